@@ -128,8 +128,12 @@ class Session:
 
     def commit(self) -> None:
         """Commit, and pin the next transaction. Raises SPIError inside a function or an open transaction."""
-        quietly(self._plpy.commit)
+        self.let_go()
         self.pin()
+
+    def let_go(self) -> None:
+        """Commit, and have no snapshot until the next statement takes one. Raises SPIError as `commit` does."""
+        quietly(self._plpy.commit)
 
     @contextmanager
     def subtransaction(self) -> Iterator[None]:

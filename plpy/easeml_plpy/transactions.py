@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 
 from .errors import NotAllowed
 from .failures import told_by
 from .session import Session, tenant_entry_point
+
+MOST_SECONDS = 0.5
 
 
 @tenant_entry_point
@@ -17,6 +20,13 @@ def commit_first(session: Session, message: str, call: str, failure: str | None)
     except session.SPIError:
         return (json.dumps(told_by(_inside_transaction(message, call))),)
     return (None,)
+
+
+@tenant_entry_point
+def rest(session: Session, seconds: float) -> None:
+    """Commit, and sleep without a snapshot for so many seconds, half a second at most: nothing wakes Python up."""
+    session.let_go()
+    time.sleep(max(0.0, min(seconds, MOST_SECONDS)))
 
 
 def _inside_transaction(message: str, call: str) -> NotAllowed:

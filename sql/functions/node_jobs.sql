@@ -156,8 +156,7 @@ BEGIN
         IF NOT easeml.has_live_coordinator() AND clock_timestamp() > started + interval '15 seconds' THEN
             PERFORM easeml.fail('ML010', format('no coordinator is running, so job %s cannot be done', wanted), hint => 'Start one from a shell: easeml up, or easeml coordinator --dsn ...; then ask again.');
         END IF;
-        COMMIT;  -- no snapshot is held while it sleeps
-        PERFORM pg_catalog.pg_sleep(0.2);
+        CALL easeml.rest(0.2);
     END LOOP;
 END
 $$;

@@ -261,8 +261,7 @@ BEGIN
         IF clock_timestamp() > started + timeout_seconds * interval '1 second' THEN
             PERFORM easeml.fail('ML010', format('dataset %s is not packed after %s seconds', quote_literal(asked.dataset_name), timeout_seconds));
         END IF;
-        COMMIT;  -- lets go of the snapshot; the next one is as old as the sleep
-        PERFORM pg_catalog.pg_sleep(least(0.2, coalesce(timeout_seconds, 0.2)));
+        CALL easeml.rest(least(0.2, timeout_seconds));
     END LOOP;
 END
 $$;

@@ -7,6 +7,13 @@ $$;
 COMMENT ON PROCEDURE easeml.commit_first(text, text, jsonb) IS
     'Commits, or returns the error that a routine which commits was called inside a transaction (internal).';
 
+CREATE PROCEDURE easeml.rest(seconds double precision) LANGUAGE plpython3u AS $$
+from easeml_plpy.transactions import rest
+return rest(plpy, GD, seconds)
+$$;
+COMMENT ON PROCEDURE easeml.rest(double precision) IS
+    'Commits, and sleeps for half a second at most without a snapshot: PL/pgSQL takes one to sleep, and as long as one is held, no version of any row that is newer can be removed (internal).';
+
 CREATE PROCEDURE easeml.wait(run_id bigint, timeout_seconds double precision DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
     run easeml.runs;
@@ -53,8 +60,7 @@ BEGIN
         IF clock_timestamp() > started + timeout_seconds * interval '1 second' THEN
             PERFORM easeml.fail('ML010', format('run %s is still %s after %s seconds', run_id, run.status, timeout_seconds));
         END IF;
-        COMMIT;  -- lets go of the snapshot; the next one is as old as the sleep
-        PERFORM pg_catalog.pg_sleep(least(0.5, coalesce(timeout_seconds, 0.5)));
+        CALL easeml.rest(least(0.5, timeout_seconds));
     END LOOP;
 END
 $$;

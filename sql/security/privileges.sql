@@ -112,7 +112,7 @@ BEGIN
             ('easeml_tenant', '{evaluate_on_nodes,predict_on_nodes,explain_on_nodes,explain_row_on_nodes,drift_on_nodes,drift_of_nodes,drift_options,ask_nodes,wait_dataset,places_of,foreign_places,cluster_places,listed_places,ask_for_packing,refuse_unpacked_dataset,refuse_rows_elsewhere}'),
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,default_inputs,row_numbers,is_small_table,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
                 export_file,import_model,store_import,
-                composition,preview_search,choose_architectures,gathering_segments,apart_reason,apart_hint,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
+                composition,preview_search,choose_architectures,gathering_segments,apart_reason,apart_hint,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,rest,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
             ('easeml_tenant', '{forecast,run_standing,make_forecast,does_whole_rounds}'),
             -- What the views call.
             ('easeml_tenant', '{instance_cost,planned_cost,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
@@ -124,7 +124,7 @@ BEGIN
                 open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,note_takeover,note_serving,record_pilot,
                 begin_ending,add_ensemble,drop_vain_ensemble,lock_trials,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
-                list_procedures,list_policies,list_priors,used_bytes,copied_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,members_text,commit_first,python_facts}'),
+                list_procedures,list_policies,list_priors,used_bytes,copied_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,members_text,commit_first,rest,python_facts}'),
             ('easeml_coordinator', '{open_node_unit,store_node_state,record_node_training,record_node_evaluation,next_segments,note_hop,note_row_copy,gathering_segments,apart_reason,registered_for,composition,rewind_trial,note_segment,check_json}'),
             ('easeml_coordinator', '{next_packing,wanted_packings,open_packing,nodes_of,workers_for,note_packing,settle_packing,finish_packing}'),
             ('easeml_coordinator', '{next_node_job,wanted_node_jobs,open_node_job,settle_drift,keep_node_answers,note_node_job,finish_node_job,is_bound_by_limits,check_kept_bytes,kept_bytes}'),

@@ -141,6 +141,7 @@ SHORT = {
     "list_templates",
     "hide_context",
     "commit_first",
+    "rest",
 }
 # Sessions that predict and replay import torch; what a tenant can make long there is measured where torch is at hand:
 # the interrupts of every entry point are one mechanism (tests/unit/plpy/test_interrupts.py).

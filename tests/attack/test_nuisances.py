@@ -108,6 +108,15 @@ def indexed_expression(attack: Attack) -> None:
     attack.repeat("mallory", "ANALYZE bait")
 
 
+def old_snapshot(attack: Attack) -> None:
+    """Keep a snapshot: as long as it lasts, no version of any row that is newer can be removed."""
+    session = attack.session("mallory")
+    session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    session.execute("SELECT count(*) FROM easeml.trials")
+    (xmin,) = session.execute("SELECT backend_xmin FROM pg_stat_activity WHERE pid = pg_backend_pid()").fetchone() or ()
+    assert xmin is not None, "no snapshot is held"
+
+
 def many_waiters(attack: Attack) -> None:
     """Wait for one's own run in twenty sessions."""
     (run_id,) = attack.session("mallory").execute("SELECT max(run_id) FROM easeml.runs").fetchone() or (0,)
@@ -149,7 +158,7 @@ NUISANCES: dict[str, Act] = {
     ),
     "uncommitted grants": held("SELECT easeml.grant_use('work', 'victim')", "SELECT easeml.grant_use('work', 'rita')"),
     "uncommitted start": held(ENDLESS_RUN),
-    "old snapshot": held("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM easeml.trials"),
+    "old snapshot": old_snapshot,
     "cancel and resume": with_own_run(
         repeated(f"SELECT easeml.cancel({LAST_RUN})", f"SELECT easeml.resume({LAST_RUN})")
     ),

@@ -27,7 +27,7 @@ UNPINNED = {
 # Procedures that commit cannot have a setting: their bodies set it first, and after each commit.
 COMMITTING = {
     "ask_nodes", "commit_first", "evaluate_batch", "evaluate_gang", "evaluate_round", "evaluate_unit", "pilot_unit",
-    "replay", "replay_units", "train_batch", "train_gang", "train_round", "train_unit", "wait",
+    "replay", "replay_units", "rest", "train_batch", "train_gang", "train_round", "train_unit", "wait",
     "wait_dataset",
 }  # fmt: skip
 # What pgspot warns of: the functions above that it can read. Of each it is shown below that no trap catches it.

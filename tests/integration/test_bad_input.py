@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -394,3 +397,17 @@ def test_wait_accepts_a_driver_that_prepares_its_statement(unchanged: Session) -
     with pytest.raises(psycopg.Error, match=r"after 0\.2 seconds") as caught:
         unchanged.execute("CALL easeml.wait(%s, 0.2)", [run_id])
     assert caught.value.sqlstate == "ML010"
+
+
+def test_a_session_that_waits_lets_dead_rows_be_removed(unchanged: Session) -> None:
+    (run_id,) = unchanged.values("SELECT min(run_id) FROM easeml.runs")
+    waiting = unchanged.again()
+    snapshot = "SELECT backend_xmin IS NULL FROM pg_stat_activity WHERE pid = %s AND query LIKE 'CALL%%'"
+    with ThreadPoolExecutor(1) as thread:
+        waited = thread.submit(waiting.execute, "CALL easeml.wait(%s, 3)", [run_id])
+        found: list[bool] = []
+        while not waited.done():
+            found += unchanged.values(snapshot, waiting.info.backend_pid)
+            time.sleep(0.01)
+    assert waited.exception() is not None, "nobody trains that run"
+    assert median(found), "it sleeps with a snapshot"
