@@ -65,6 +65,7 @@ batches.LONGEST_UNIT_SECONDS = batches.LONGEST_BATCH_SECONDS = 1e6
 """
 Coordinator = Forked | subprocess.Popen[bytes]
 _numbers = count(1)
+_administrators: dict[Path, Session] = {}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -202,6 +203,8 @@ def temporary_server(snapshot: Path | None = None) -> Iterator[WarmServer]:
             set_for_speed(server)
         yield server
     finally:
+        if administrator := _administrators.pop(server.folder, None):
+            administrator.close()
         server.remove()
 
 
@@ -302,25 +305,40 @@ def own_warm_server(snapshot: Path) -> Iterator[Embedded]:
 def temporary_database(server: Embedded, template: str = "template1") -> Iterator[str]:
     """Connection string of a fresh database, dropped at the end."""
     name = f"test_{next(_numbers)}"
-    with Session.open(server.dsn(database="postgres")) as session:
-        session.execute(f"CREATE DATABASE {name} TEMPLATE {template} {COPIED}")
+    _administer(server, f"CREATE DATABASE {name} TEMPLATE {template} {COPIED}")
     try:
         yield server.dsn(database=name)
     finally:
-        with Session.open(server.dsn(database="postgres")) as session:
-            _drop(session, name)
+        _drop(server, name)
 
 
-def _drop(session: Session, name: str) -> None:
+def _drop(server: Embedded, name: str) -> None:
     """Drop a database; on a busy machine its sessions take longer to end than the server waits for them."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            session.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
             return
         except psycopg.errors.ObjectInUse:
             if time.monotonic() > deadline:
                 raise
+
+
+def _administer(server: Embedded, statement: str) -> None:
+    """Execute a statement in the session that makes and drops databases of a server.
+
+    A session of its own would take the processor for as long as the statement. A test may have restarted the server.
+    """
+    known = _administrators.get(server.folder)
+    try:
+        if known:
+            known.execute(statement)
+            return
+    except psycopg.OperationalError:
+        if not known.closed:
+            raise
+    _administrators[server.folder] = Session.open(server.dsn(database="postgres"))
+    _administrators[server.folder].execute(statement)
 
 
 @contextmanager
