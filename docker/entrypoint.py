@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a container of the image does: server, node, coordinator, console, passwords, health, or any other command.
+"""What a container of the image does: server, node, coordinator, console, passwords, health, or any other command; and
+of the image with Citus: worker, a node that is one of a Citus cluster, and citus, the cluster's coordinator.
 
 A server or a node is prepared on a socket that only its own user enters, with whatever is missing; only then does it
 begin to listen, as process 1. So nobody meets a half prepared one, and a further start finds its work done.
@@ -14,7 +15,7 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -27,10 +28,11 @@ from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, NotReady,
 from easeml_db.local.binaries import find_binaries, program_version
 from easeml_db.local.cluster import SUPERUSER, configure, initialise, is_initialised
 from easeml_db.local.facts_file import remember
-from easeml_db.local.nodes import prepare_node
+from easeml_db.local.nodes import prepare_node, prepare_roles
 from easeml_db.local.private_files import write_private
 from easeml_db.local.server import SERVICE_ROLE, Embedded
 from easeml_db.postgres.connection import connect_now
+from easeml_db.postgres.nodes import CITUS, OWN_DDL
 
 SECRETS = {"superuser": 0o400, "service": 0o440}
 """Passwords by the name of their file: of the superuser for its owner alone, of the coordinator for its group, too."""
@@ -40,16 +42,20 @@ local all {superuser} peer map=container
 local all all scram-sha-256
 host all all all scram-sha-256
 """
+OF_CITUS = ("worker", "citus")
 HEALTH = {
     "server": "SELECT easeml.version() IS NOT NULL AS is_healthy",
     "node": "SELECT easeml_segment.version() IS NOT NULL AS is_healthy",
+    "worker": "SELECT easeml_segment.version() IS NOT NULL AND citus_version() IS NOT NULL AS is_healthy",
+    "citus": "SELECT count(*) > 0 AND bool_and(isactive) AS is_healthy FROM pg_dist_node WHERE groupid > 0",
     "coordinator": "SELECT easeml.has_live_coordinator() AS is_healthy",
 }
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the environment asks of a server: its folders, where it listens, slots at the first start, other servers."""
+    """What the environment asks of a server: its folders, where it listens, slots at the first start, other servers and
+    of what engine they are; and of a Citus cluster its hosts, the coordinator first."""
 
     data: Path
     secrets: Path
@@ -58,6 +64,8 @@ class Settings:
     port: int
     n_slots: int | None
     segments: Mapping[str, int]
+    engine: str
+    cluster: Sequence[str]
 
 
 def settings_of(environment: Mapping[str, str]) -> Settings:
@@ -71,6 +79,8 @@ def settings_of(environment: Mapping[str, str]) -> Settings:
         port=_number("EASEML_PORT", environment.get("EASEML_PORT") or "5432", 1024, 65535),
         n_slots=_number("EASEML_SLOTS", slots, 1, 1000) if slots else None,
         segments=segments_of(environment.get("EASEML_SEGMENTS", "")),
+        engine=_engine(environment.get("EASEML_ENGINE") or "postgres"),
+        cluster=tuple(environment.get("EASEML_CLUSTER", "").split()),
     )
 
 
@@ -85,6 +95,12 @@ def segments_of(text: str) -> dict[str, int]:
     return found
 
 
+def _engine(text: str) -> str:
+    if text not in ("postgres", CITUS):
+        raise InvalidArgument(f"EASEML_ENGINE: expected postgres or {CITUS}, got {text!r}")
+    return text
+
+
 def _number(name: str, text: str, least: int, most: int) -> int:
     if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
         raise InvalidArgument(f"{name}: expected a number from {least} to {most}, got {text!r}")
@@ -94,19 +110,36 @@ def _number(name: str, text: str, least: int, most: int) -> int:
 # Server and node
 
 
+@dataclass(frozen=True)
+class Container(Embedded):
+    """The server of a container. One of a Citus cluster has a file of passwords, by which it reaches the others."""
+
+    passwords: Path | None = None
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | ({"PGPASSFILE": str(self.passwords)} if self.passwords else {})
+
+
 def serve(kind: str, settings: Settings) -> NoReturn:
     """Prepare the server or node, then become it."""
     if os.geteuid() == 0:
         raise NotAllowed(
             "PostgreSQL refuses to run as root", hint="Leave the user of the container as the image has it."
         )
+    if kind == CITUS and len(settings.cluster) < 2:
+        raise InvalidArgument(
+            f"EASEML_CLUSTER: expected the hosts of coordinator and workers, got {' '.join(settings.cluster)!r}"
+        )
     _end_on_signals()
-    server = Embedded(settings.data)
+    server = Container(settings.data, passfile() if kind in OF_CITUS else None)
     server.prepare_folders()
     claim(settings.data)
     passwords = {name: read_secret(settings.secrets, name) for name in SECRETS}
     make_cluster(server, settings)
-    configure(server.cluster, port=settings.port, socket_folder=server.socket_folder, listen="")
+    more = {"shared_preload_libraries": "'citus'"} if kind in OF_CITUS else {}
+    if kind in OF_CITUS:
+        keep_passwords({SUPERUSER: passwords["superuser"], SERVICE_ROLE: passwords["service"]})
+    configure(server.cluster, port=settings.port, socket_folder=server.socket_folder, listen="", more=more)
     log = server.folder / "server.log"
     log.unlink(missing_ok=True)
     try:
@@ -118,8 +151,9 @@ def serve(kind: str, settings: Settings) -> NoReturn:
         if log.exists():  # recovery after a crash, say, is told where all is told
             sys.stderr.write(log.read_text(encoding="utf-8", errors="replace"))
     configure(
-        server.cluster, port=settings.port, socket_folder=settings.sockets, listen=settings.listen, socket_mode="0777"
-    )
+        server.cluster, port=settings.port, socket_folder=settings.sockets, listen=settings.listen, socket_mode="0777",
+        more=more,
+    )  # fmt: skip
     postgres = Path(server.facts["binaries"]) / "postgres"
     os.execve(postgres, [str(postgres), "-D", str(server.cluster)], server.environment())
 
@@ -160,10 +194,12 @@ def make_cluster(server: Embedded, settings: Settings) -> None:
 def _prepare(kind: str, server: Embedded, settings: Settings, passwords: Mapping[str, str]) -> None:
     """Create what is missing and bring the extension to the version of the image."""
     try:
-        if kind == "node":
+        if kind in ("node", "worker"):
             server.check_build()
             prepare_node(server)
             server.remember_build()
+        elif kind == CITUS:
+            prepare_roles(server)
         else:
             is_first = "extension_version" not in server.facts  # later, the slots are those that administrators set
             server.prepare(n_slots=settings.n_slots if is_first else None)
@@ -172,20 +208,37 @@ def _prepare(kind: str, server: Embedded, settings: Settings, passwords: Mapping
             str(error), detail=error.detail, hint="Take the image that the volume was made with, or an empty volume."
         ) from error
     with connect_now(server.dsn()) as connection:
+        connection.execute(OWN_DDL)
         set_password(connection, SUPERUSER, passwords["superuser"])
         set_password(connection, SERVICE_ROLE, passwords["service"])
         if kind == "server":
-            add_segments(connection, settings.segments)
+            add_segments(connection, settings)
+        if kind in OF_CITUS:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS citus")
+        if kind == CITUS:
+            add_workers(connection, settings.cluster, settings.port)
 
 
-def add_segments(connection: psycopg.Connection[Any], segments: Mapping[str, int]) -> None:
+def add_segments(connection: psycopg.Connection[Any], settings: Settings) -> None:
     """Add other servers as segments with slots, each by the service pg_NAME, where they are missing."""
     there = {row["segment_name"] for row in connection.execute("SELECT segment_name FROM easeml.segments")}
-    for name, n_slots in segments.items():
+    add = "SELECT easeml.add_segment(%s, service => %s, engine => %s)"
+    for name, n_slots in settings.segments.items():
         if name not in there:
             with connection.transaction():
-                connection.execute("SELECT easeml.add_segment(%s, service => %s)", [name, f"pg_{name}"])
+                connection.execute(add, [name, f"pg_{name}", settings.engine])
                 connection.execute("SELECT easeml.add_slots(%s, %s)", [n_slots, name])
+
+
+def add_workers(connection: psycopg.Connection[Any], hosts: Sequence[str], port: int) -> None:
+    """Make a Citus cluster of this server and of workers that run, where they are missing in it."""
+    there = {row["nodename"] for row in connection.execute("SELECT nodename FROM pg_dist_node")}
+    own, *workers = hosts
+    if own not in there:
+        connection.execute("SELECT citus_set_coordinator_host(%s, %s)", [own, port])
+    for worker in workers:
+        if worker not in there:
+            connection.execute("SELECT citus_add_node(%s, %s)", [worker, port])
 
 
 def set_password(connection: psycopg.Connection[Any], role: str, password: str) -> None:
@@ -248,13 +301,22 @@ def read_secret(folder: Path, name: str) -> str:
 def coordinate(arguments: list[str], settings: Settings) -> NoReturn:
     """Become the coordinator; its password goes into a file that libpq reads, for nodes as well. Lines of a secret
     pgpass, for tenants whose datasets are refreshed, come after it."""
-    passwords = Path(os.environ.get("PGPASSFILE") or Path(tempfile.gettempdir()) / "easeml-pgpass")
-    lines = f"*:*:*:{SERVICE_ROLE}:{_escaped(read_secret(settings.secrets, 'service'))}\n"
-    if (settings.secrets / "pgpass").exists():
-        lines += read_secret(settings.secrets, "pgpass") + "\n"
-    write_private(passwords, lines)
-    os.environ["PGPASSFILE"] = str(passwords)
+    more = read_secret(settings.secrets, "pgpass") + "\n" if (settings.secrets / "pgpass").exists() else ""
+    keep_passwords({SERVICE_ROLE: read_secret(settings.secrets, "service")}, more)
+    os.environ["PGPASSFILE"] = str(passfile())
     os.execvp("easeml", ["easeml", "coordinator", *arguments])
+
+
+def passfile() -> Path:
+    """Return the file from which libpq reads the passwords of this process and of those that it starts."""
+    return Path(os.environ.get("PGPASSFILE") or Path(tempfile.gettempdir()) / "easeml-pgpass")
+
+
+def keep_passwords(passwords: Mapping[str, str], more: str = "") -> None:
+    """Write passwords by role, for all servers, and further lines into the file that libpq reads."""
+    write_private(
+        passfile(), "".join(f"*:*:*:{role}:{_escaped(password)}\n" for role, password in passwords.items()) + more
+    )
 
 
 def _escaped(password: str) -> str:
@@ -274,7 +336,7 @@ def main(arguments: list[str]) -> int:
     """Do what the arguments say, and return the exit status; most of them never return."""
     try:
         match arguments:
-            case ["server" | "node" as kind]:
+            case ["server" | "node" | "worker" | "citus" as kind]:
                 serve(kind, settings_of(os.environ))
             case ["coordinator", *more]:
                 coordinate(more, settings_of(os.environ))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 from easeml_db.errors import InvalidArgument, ServerUnavailable
@@ -62,13 +63,20 @@ def initialise(cluster: Path, binaries: Path) -> None:
 
 
 def configure(
-    cluster: Path, *, port: int, socket_folder: Path, listen: str = "127.0.0.1", socket_mode: str = "0700"
+    cluster: Path,
+    *,
+    port: int,
+    socket_folder: Path,
+    listen: str = "127.0.0.1",
+    socket_mode: str = "0700",
+    more: Mapping[str, str] | None = None,
 ) -> None:
     """Write our settings into a file of their own, which postgresql.conf includes.
 
-    listen: addresses as PostgreSQL reads them, empty for none; socket_mode: who may open the socket.
+    listen: addresses as PostgreSQL reads them, empty for none; socket_mode: who may open the socket; more: settings by
+    name as the file has them.
     """
-    lines = {**SETTINGS, "listen_addresses": f"'{listen}'", "port": str(port)}
+    lines = {**SETTINGS, **(more or {}), "listen_addresses": f"'{listen}'", "port": str(port)}
     lines["unix_socket_directories"] = f"'{socket_folder}'"
     lines["unix_socket_permissions"] = socket_mode
     write_private(cluster / "easeml.conf", "".join(f"{name} = {value}\n" for name, value in lines.items()))

@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from easeml_db.local.private_files import write_private
 from easeml_db.local.server import DATABASE, SERVICE_ROLE, Embedded
 from easeml_db.postgres.connection import connect_now
+from easeml_db.postgres.nodes import OWN_DDL
 from easeml_db.postgres.versions import update_extension
 
 SERVICES = "pg_service.conf"
@@ -54,12 +55,18 @@ def remove_nodes(server: Embedded) -> None:
 
 def prepare_node(node: Embedded) -> None:
     """Create database, extension and the coordinator's role on a node, where they are missing; update the extension."""
+    prepare_roles(node)
+    with connect_now(node.dsn()) as connection:
+        connection.execute(OWN_DDL)
+        connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
+        update_extension(connection, "easeml_segment")
+        connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(SERVICE_ROLE)))
+
+
+def prepare_roles(node: Embedded) -> None:
+    """Create database and the coordinator's role on a server, where they are missing."""
     with connect_now(node.dsn(database="postgres")) as connection:
         if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchall():
             connection.execute(f"CREATE DATABASE {DATABASE}")
         if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [SERVICE_ROLE]).fetchall():
             connection.execute(f"CREATE ROLE {SERVICE_ROLE} LOGIN")
-    with connect_now(node.dsn()) as connection:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
-        update_extension(connection, "easeml_segment")
-        connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(SERVICE_ROLE)))

@@ -35,10 +35,11 @@ class Builder:
     shared: Mapping[Path, str] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
 
-    def build(self) -> list[Path]:
-        """Make every stage; return the layers of the image, the topmost first."""
+    def build(self, target: Stage | None = None) -> list[Path]:
+        """Make a stage (default: the image) and all that it needs; return its layers, the topmost first."""
+        target = target or self.dockerfile.final
         seen = seen_files(self.context, Ignored(self.context / ".dockerignore"))
-        for stage in self.dockerfile.stages:
+        for stage in self.dockerfile.needed(target):
             layer, made_of = self._layer(stage), self._made_of(stage, seen)
             if (done := layer / "done").exists() and done.read_text(encoding="ascii") == made_of:
                 print(f"{stage.name or 'image'}: there already")
@@ -46,7 +47,7 @@ class Builder:
             shutil.rmtree(layer, ignore_errors=True)
             self._make(stage, layer, seen)
             done.write_text(made_of, encoding="ascii")
-        return self.layers(self.dockerfile.final)
+        return self.layers(target)
 
     def layers(self, stage: Stage) -> list[Path]:
         """Return the folders that a stage lies in, the topmost first, the bare system last."""

@@ -1,6 +1,8 @@
-"""Builds the image and runs both compose files, without a container runtime, on a bare system folder.
+"""Builds the image and runs the compose files, without a container runtime, on a bare system folder.
 
-    python tests/containers/check.py FOLDER [--arg NAME=VALUE] [--share PATH[=PATH]] [--only build|one|cluster]
+    python tests/containers/check.py FOLDER [--arg NAME=VALUE] [--share PATH[=PATH]] [--only build|one|cluster|citus]
+
+The cluster of Citus is left out unless its package is in docker/packages.
 
 FOLDER takes some gigabytes, and keeps what is made. It needs root, and apt for the bare system (debootstrap). A RUN
 sees this machine's name servers and what --share names: settings of package clients, mirrors, certificates.
@@ -22,7 +24,8 @@ sys.path.insert(0, str(CLONE))
 
 from tests.containers import scenes  # noqa: E402 - the clone is no package, and this file a program
 from tests.containers.building import Builder  # noqa: E402
-from tests.containers.dockerfile import read_dockerfile  # noqa: E402
+from tests.containers.dockerfile import Stage, read_dockerfile  # noqa: E402
+from tests.containers.scenes_of_citus import citus_cluster  # noqa: E402
 
 INSIDE = "EASEML_CHECK_INSIDE"
 
@@ -33,7 +36,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--arg", action="append", default=[], help="a build argument, NAME=VALUE")
     parser.add_argument("--share", action="append", default=[], help="what a RUN sees of this machine")
-    parser.add_argument("--only", choices=["build", "one", "cluster"])
+    parser.add_argument("--only", choices=["build", "one", "cluster", "citus"])
     told = parser.parse_args()
     folder = told.folder.absolute()
     if INSIDE not in os.environ:
@@ -41,14 +44,21 @@ def main() -> int:
             parser.error("it needs root: chroot, mount and unshare")
         base = bare_system(folder / "base")
         print(f"bare system: {sum(1 for _ in base.rglob('*'))} files")
-        wanted = [told.only] if told.only else ["one", "cluster"]
+        wanted = [told.only] if told.only else ["one", "cluster", *(["citus"] if has_citus() else [])]
         return inside([], "build") or max((inside(["--net"], each) for each in wanted if each != "build"), default=0)
     layers = build(folder, dict(each.split("=", 1) for each in told.arg), told.share)
     if os.environ[INSIDE] == "one":
         scenes.one_server(layers, folder / "one")
     if os.environ[INSIDE] == "cluster":
         scenes.three_servers(layers, folder / "cluster")
+    if os.environ[INSIDE] == "citus":
+        citus_cluster(layers, folder / "citus")
     return 0
+
+
+def has_citus() -> bool:
+    """Say whether the package of Citus is in the clone, where somebody has to put it."""
+    return bool(list((CLONE / "docker" / "packages").glob("*.deb")))
 
 
 def inside(namespaces: list[str], what: str) -> int:
@@ -58,14 +68,17 @@ def inside(namespaces: list[str], what: str) -> int:
 
 
 def build(folder: Path, arguments: dict[str, str], share: list[str]) -> list[Path]:
-    """Build the image, as far as it is not there; return its layers."""
+    """Build the images, as far as they are not there; return the layers of the one that is run."""
     dockerfile = read_dockerfile(CLONE / "docker" / "Dockerfile")
     shared = {Path(path): at or path for path, _, at in (each.partition("=") for each in share)}
     builder = Builder(dockerfile, CLONE, folder / "image", folder / "base", shared, arguments)
+    images: dict[str, Stage] = {"image": dockerfile.final}
+    if has_citus():
+        images["image with Citus"] = dockerfile.stage("citus")
     if os.environ[INSIDE] == "build":
-        layers = builder.build()
-        print(f"image: {sum(n_megabytes(layer) for layer in layers)} MB")
-    return builder.layers(dockerfile.final)
+        for name, stage in images.items():
+            print(f"{name}: {sum(n_megabytes(layer) for layer in builder.build(stage))} MB")
+    return builder.layers(dockerfile.stage("citus") if os.environ[INSIDE] == "citus" else dockerfile.final)
 
 
 def n_megabytes(folder: Path) -> int:

@@ -17,7 +17,7 @@ SERVICE = {
     "ports", "profiles", "read_only", "restart", "security_opt", "shm_size", "stop_grace_period", "tmpfs", "user",
     "volumes",
 }  # fmt: skip
-BUILD = {"context", "dockerfile", "args"}
+BUILD = {"context", "dockerfile", "target", "args"}
 HEALTHCHECK = {"test", "interval", "timeout", "retries", "start_period"}
 CONDITIONS = {"service_healthy", "service_completed_successfully", "service_started"}
 UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}

@@ -60,12 +60,19 @@ class Dockerfile:
 
     @property
     def final(self) -> Stage:
-        """The image that is built."""
-        return self.stages[-1]
+        """The image that is built where no stage is named: the last one, or that which it repeats."""
+        last = self.stages[-1]
+        return last if last.instructions else self.stage(last.base)
 
     def stage(self, name: str) -> Stage:
         """Return a stage by its name."""
         return next(stage for stage in self.stages if stage.name == name)
+
+    def needed(self, stage: Stage) -> list[Stage]:
+        """Return the stages that a stage is made of or copies from, and itself, in their order."""
+        named = {stage.base, *(each.flags["from"] for each in stage.all_of("COPY") if "from" in each.flags)}
+        found = {other.name for each in self.stages if each.name in named for other in self.needed(each)}
+        return [each for each in self.stages if each.name in found or each is stage]
 
     def chain(self, stage: Stage) -> list[Stage]:
         """Return the stages that a stage is made of, the first first."""

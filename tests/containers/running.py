@@ -123,19 +123,9 @@ class Machine:
     def execute(self, name: str, command: Sequence[str], timeout: float = 600) -> subprocess.CompletedProcess[str]:
         """Run a command in a running service as its user, with its variables, as `docker compose exec` does."""
         found = self.running[name]
-        inside = [
-            "nsenter",
-            "--target",
-            str(found.pid),
-            "--mount",
-            "--pid",
-            "--net",
-            "--uts",
-            "--ipc",
-            "--root",
-            "--wd",
-        ]
         try:
+            kinds = ["--mount", "--pid", "--net", "--uts", "--ipc", "--root", "--wd"]
+            inside = ["nsenter", "--target", str(found.pid), *kinds]
             return subprocess.run(
                 [*inside, *self._as_user(found.service), *command], capture_output=True, text=True, check=False,
                 timeout=timeout,

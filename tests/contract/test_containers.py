@@ -25,9 +25,11 @@ CLONE = Path(__file__).resolve().parents[2]
 DOCKER = CLONE / "docker"
 DOCKERFILE = read_dockerfile(DOCKER / "Dockerfile")
 TEXT = (DOCKER / "Dockerfile").read_text(encoding="utf-8")
-FILES = ("compose.yaml", "compose.cluster.yaml")
+FILES = ("compose.yaml", "compose.cluster.yaml", "compose.citus.yaml")
+SERVICE_FILES = ("pg_service.conf", "pg_service.citus.conf")
 PROJECTS = [read_compose(DOCKER / name) for name in FILES]
-ONE, CLUSTER = PROJECTS
+ONE, CLUSTER, CITUS = PROJECTS
+KINDS = ("server", "node", "worker", "citus")
 SERVICES = [pytest.param(project, service, id=f"{project.name}-{service.name}")
             for project in PROJECTS for service in project.services.values()]  # fmt: skip
 GUIDE = (CLONE / "docs" / "guide.md").read_text(encoding="utf-8").split("### In containers")[1].split("\n## ")[0]
@@ -132,7 +134,9 @@ def folders() -> list[tuple[str, ...]]:
 @pytest.mark.parametrize(("project", "service"), SERVICES)
 def test_a_service_is_of_the_image_and_has_no_more_rights_than_it_needs(project: Project, service: Service) -> None:
     told = service.told
-    assert told["image"] == f"easeml-db:{__version__}"
+    name = "easeml-db-citus" if project is CITUS else "easeml-db"
+    assert told["image"] == f"{name}:{__version__}"
+    assert told["build"].get("target") == ("citus" if project is CITUS else None)
     assert (
         project.path.parent / told["build"]["context"] / told["build"]["dockerfile"]
     ).resolve() == DOCKER / "Dockerfile"
@@ -179,12 +183,14 @@ def test_what_a_service_mounts_is_there_and_passwords_are_written_by_one_alone(
 
 @pytest.mark.parametrize("project", PROJECTS, ids=FILES)
 def test_servers_have_volumes_of_their_own_and_start_after_the_passwords(project: Project) -> None:
-    servers = [*project.running("server"), *project.running("node")]
+    servers = [service for kind in KINDS for service in project.running(kind)]
     volumes = [mount.source for service in servers for mount in service.mounts if mount.target == DATA]
     assert len(volumes) == len(set(volumes)) == len(servers)
     assert project.volumes == {*volumes, "secrets"}
+    workers = {service.name: "service_healthy" for service in project.running("worker")}
     for service in servers:
-        assert service.depends_on == {"passwords": "service_completed_successfully"}
+        others = workers if service.command == ["citus"] else {}
+        assert service.depends_on == {"passwords": "service_completed_successfully", **others}
         assert {"mem_limit", "shm_size", "stop_grace_period", "restart", "healthcheck"} <= set(service.told)
     (coordinator,) = project.running("coordinator")
     assert coordinator.depends_on == {service.name: "service_healthy" for service in servers}
@@ -205,17 +211,39 @@ def test_connections_lead_to_the_server_on_its_port(project: Project) -> None:
         assert console.told["network_mode"] == "host"
 
 
-def test_segments_services_and_nodes_have_the_same_names(entrypoint: ModuleType) -> None:
-    nodes = [service.name for service in CLUSTER.running("node")]
-    (control,) = CLUSTER.running("server")
-    assert entrypoint.segments_of(control.environment["EASEML_SEGMENTS"]) == dict.fromkeys(nodes, 1)
+@pytest.mark.parametrize(
+    ("project", "kind", "engine", "path"),
+    [(CLUSTER, "node", "postgres", SERVICE_FILES[0]), (CITUS, "worker", "citus", SERVICE_FILES[1])],
+)
+def test_segments_services_and_nodes_have_the_same_names(
+    entrypoint: ModuleType, project: Project, kind: str, engine: str, path: str
+) -> None:
+    nodes = [service.name for service in project.running(kind)]
+    (control,) = project.running("server")
+    told = entrypoint.settings_of(control.environment)
+    assert (told.segments, told.engine) == (dict.fromkeys(nodes, 1), engine)
+    (coordinator,) = project.running("coordinator")
+    assert f"./{path}" in {mount.source for mount in coordinator.mounts}
     services = ConfigParser()
-    services.read(DOCKER / "pg_service.conf", encoding="utf-8")
+    services.read(DOCKER / path, encoding="utf-8")
     assert services.sections() == [f"pg_{name}" for name in nodes]
     for name in nodes:
         assert dict(services[f"pg_{name}"]) == {
             "host": name, "port": DOCKERFILE.final.last("EXPOSE")[0], "dbname": DATABASE, "user": SERVICE_ROLE,
         }  # fmt: skip
+
+
+def test_the_cluster_of_citus_is_made_of_its_coordinator_and_the_workers(entrypoint: ModuleType) -> None:
+    (own,) = CITUS.running("citus")
+    workers = [service.name for service in CITUS.running("worker")]
+    assert entrypoint.settings_of(own.environment).cluster == (own.name, *workers)
+    assert set(entrypoint.OF_CITUS) == {own.command[0], CITUS.services[workers[0]].command[0]}
+    # The package is no part of the clone, and goes into no other image.
+    assert [each.words[0] for each in DOCKERFILE.stage("citus").all_of("COPY")] == ["docker/packages"]
+    assert "citus" not in {stage.name for stage in DOCKERFILE.needed(DOCKERFILE.final)}
+    assert "docker/packages/*.deb" in (CLONE / ".gitignore").read_text(encoding="utf-8").splitlines()
+    for stage in (DOCKERFILE.stage("citus"), DOCKERFILE.final):
+        assert stage.last("USER") == ["postgres"]
 
 
 # The guide, and secrets
@@ -229,8 +257,17 @@ def test_the_guide_names_what_there_is() -> None:
     assert told == asked
     rows = re.findall(r"^\| `([a-z]+)` \|.*\| `(\w+)`", GUIDE, re.MULTILINE)
     assert dict(rows) == {service.name: service.told.get("user", "postgres") for service in ONE.services.values()}
+    named = dict(zip(FILES, PROJECTS, strict=True))
     for options, service in re.findall(r"docker compose(.*?) exec (?:-T )?(\w+)", GUIDE):
-        assert service in (CLUSTER if "compose.cluster.yaml" in options else ONE).services
+        found = [project for name, project in named.items() if name in options] or [ONE]
+        assert service in found[0].services
+    for project, stanza in ((CLUSTER, "*Three servers.*"), (CITUS, "*A Citus cluster.*")):
+        (told,) = [text for text in GUIDE.split("\n\n") if text.startswith(stanza)]
+        servers = {service.name for kind in KINDS for service in project.running(kind)}
+        assert servers <= set(re.findall(r"`(\w+)`", told)), servers
+        assert {f"pg_{service.name}" for kind in ("node", "worker") for service in project.running(kind)} <= set(
+            re.findall(r"`(pg_\w+)`", told)
+        )
     for name in re.findall(r"compose\.[\w.]+", GUIDE):
         assert (DOCKER / name).is_file(), name
     for name in re.findall(r"--profile (\w+)", GUIDE):
@@ -247,7 +284,7 @@ def test_paths_of_the_entrypoint_are_those_of_the_image(entrypoint: ModuleType) 
     assert DOCKERFILE.final.environment()["EASEML_DSN"] == f"host=/run/postgresql dbname={DATABASE} user=postgres"
 
 
-@pytest.mark.parametrize("name", ["Dockerfile", "pg_service.conf", *FILES])
+@pytest.mark.parametrize("name", ["Dockerfile", *SERVICE_FILES, *FILES])
 def test_no_file_has_a_secret_or_the_host_of_a_registry(name: str) -> None:
     text = (DOCKER / name).read_text(encoding="utf-8")
     assert not re.search(r"password\s*[=:]\s*\S|://", text, re.IGNORECASE)

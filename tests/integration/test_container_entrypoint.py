@@ -238,15 +238,18 @@ def test_a_node_serves_the_coordinator_and_control_knows_its_segments(place: Pla
 
 
 def test_control_has_each_segment_once(place: Place) -> None:
-    place.settings["EASEML_SEGMENTS"] = "east:2 west:1"
+    place.settings.update({"EASEML_SEGMENTS": "east:2 west:1", "EASEML_ENGINE": "citus"})
     for _ in range(2):
         server = place.up()
         with place.session() as session:
             found = session.rows(
-                "SELECT segment_name, service, n_slots FROM easeml.segment_status WHERE service IS NOT NULL ORDER BY 1"
+                "SELECT segment_name, service, engine, n_slots FROM easeml.segment_status WHERE service IS NOT NULL"
+                " ORDER BY 1"
             )
         assert down(server) == 0
-        assert [tuple(row.values()) for row in found] == [("east", "pg_east", 2), ("west", "pg_west", 1)]
+        assert [tuple(row.values()) for row in found] == [
+            ("east", "pg_east", "citus", 2), ("west", "pg_west", "citus", 1),
+        ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -257,12 +260,16 @@ def test_control_has_each_segment_once(place: Place) -> None:
         ({"EASEML_PORT": "80"}, "EASEML_PORT: expected a number from 1024 to 65535, got '80'"),
         ({"EASEML_SEGMENTS": "east"}, "EASEML_SEGMENTS"),
         ({"EASEML_SEGMENTS": "east:1 east:2"}, "EASEML_SEGMENTS: expected each segment once as NAME:SLOTS"),
+        ({"EASEML_ENGINE": "moon"}, "EASEML_ENGINE: expected postgres or citus, got 'moon'"),
+        ({"kind": "citus"}, "EASEML_CLUSTER: expected the hosts of coordinator and workers, got ''"),
+        ({"kind": "citus", "EASEML_CLUSTER": "citus"}, "EASEML_CLUSTER"),
         ({}, "secret superuser"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_written(empty: Place, settings: dict[str, str], said: str) -> None:
-    empty.settings.update(settings)
-    assert empty.run("server") == 1
+    kind = settings.get("kind", "server")
+    empty.settings.update({name: value for name, value in settings.items() if name != "kind"})
+    assert empty.run(kind) == 1
     assert said in empty.said
     assert not (empty.folder / "data" / "cluster").exists()
 
@@ -277,7 +284,7 @@ def test_root_is_refused_and_other_commands_run_as_they_are(empty: Place) -> Non
     assert empty.run("easeml", "--version") == 0
     assert __version__ in empty.said
     assert empty.run("health", "moon") == 1
-    assert "expected one of server, node, coordinator" in empty.said
+    assert "expected one of server, node, worker, citus, coordinator" in empty.said
 
 
 def test_a_cluster_is_made_beside_an_interrupted_attempt_that_is_still_at_work(empty: Place) -> None:
