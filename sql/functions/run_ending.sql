@@ -20,17 +20,22 @@ COMMENT ON FUNCTION easeml.add_ensemble(easeml.runs) IS
     'Adds a trial to a race that ends: the ensemble of its best trials, unless that is not wanted, tensors come out, or no segment can have all partitions. Returns whether it did (internal).';
 
 CREATE FUNCTION easeml.composition(trial_id bigint) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    -- The best of each architecture first, then the seconds: members that differ help most. Twelve at most, of 64 MB at most each.
+    -- Members that differ help, and so do many good ones: trial k of the architecture that is j-th by its best trial counts j k, and those that count least are taken, so of the best
+    -- architecture about half of all. Twelve at most, of 64 MB at most each.
+    WITH ranked AS (
+        SELECT t.trial_id, t.trial_number, t.architecture, t.config, t.best_epoch, s.checkpoint_id, s.n_bytes, s.sha256,
+            row_number() OVER (ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.best_loss, t.trial_number) AS standing
+        FROM easeml.trials e JOIN easeml.runs r USING (run_id) JOIN easeml.trials t USING (run_id) JOIN easeml.checkpoints s ON s.checkpoint_id = t.best_checkpoint_id
+        WHERE e.trial_id = composition.trial_id AND t.trial_id <> e.trial_id AND t.best_metric_value IS NOT NULL AND s.n_bytes <= 67108864
+    ), placed AS (
+        SELECT k.*, row_number() OVER own AS place, min(k.standing) OVER own AS best FROM ranked k WINDOW own AS (PARTITION BY k.architecture ORDER BY k.standing)
+    )
     SELECT jsonb_build_object('metric', r.metric, 'is_refit_wanted', coalesce(r.procedure_options ->> 'refit', 'true') = 'true', 'reading_seconds', coalesce(d.packing_seconds, 0),
         'seconds_left', r.max_seconds - extract(epoch FROM clock_timestamp() - r.started_at)::float8,
         'candidates', (SELECT coalesce(jsonb_agg(jsonb_build_object('trial_id', c.trial_id, 'trial_number', c.trial_number, 'architecture', c.architecture, 'config', c.config, 'checkpoint_id', c.checkpoint_id,
                 'n_bytes', c.n_bytes, 'sha256', c.sha256, 'n_epochs', c.best_epoch, 'training_seconds',
                 (SELECT coalesce(sum(u.training_seconds), 0) FROM easeml.training_units u WHERE u.trial_id = c.trial_id AND u.epoch <= c.best_epoch)) ORDER BY c.place, c.trial_number), '[]')
-            FROM (SELECT t.trial_id, t.trial_number, t.architecture, t.config, t.best_epoch, s.checkpoint_id, s.n_bytes, s.sha256, row_number() OVER (PARTITION BY t.architecture
-                    ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.best_loss, t.trial_number) AS place
-                FROM easeml.trials t JOIN easeml.checkpoints s ON s.checkpoint_id = t.best_checkpoint_id
-                WHERE t.run_id = e.run_id AND t.trial_id <> e.trial_id AND t.best_metric_value IS NOT NULL AND s.n_bytes <= 67108864
-                ORDER BY place, t.trial_number LIMIT 12) c))
+            FROM (SELECT p.* FROM placed p ORDER BY p.place * (SELECT count(*) FROM placed h WHERE h.place = 1 AND h.best <= p.best), p.standing LIMIT 12) c))
     FROM easeml.trials e JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE e.trial_id = composition.trial_id
 $$;
 COMMENT ON FUNCTION easeml.composition(bigint) IS 'Returns the trials of which an ensemble can be made, with their best states, and how much time its run has left to train members again (internal).';

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +28,14 @@ SELECT easeml.select_models('noisy', '{mlp}', procedure => 'race', n_configs => 
     procedure_options => %s)
 """
 ANSWER = "SELECT * FROM easeml.predict_row('noisy', '{\"x\": 0.1, \"z\": 0.2}'::jsonb, %s)"
+MANY = """
+INSERT INTO easeml.trials (run_id, arm_id, tenant, trial_number, architecture, config, max_epochs, status, best_epoch,
+    best_metric_value, best_loss, best_checkpoint_id)
+SELECT run_id, arm_id, tenant, 1000 + number, 'network' || number / 8, config, 1, 'stopped', 1,
+    1 - 0.011 * (number / 8) - 0.02 * mod(number, 8), 0, best_checkpoint_id
+FROM (SELECT * FROM easeml.trials WHERE run_id = %s AND best_checkpoint_id IS NOT NULL LIMIT 1) t,
+    generate_series(0, 80) number
+"""
 OF_RUN = "SELECT procedure, max_epochs, max_seconds FROM easeml.runs WHERE run_id = %s"
 
 
@@ -85,6 +94,20 @@ def ensemble_run(points: Session, options: str) -> list[dict[str, Any]]:
     board = points.rows("SELECT * FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank, trial_id", run_id)
     assert board[0]["architecture"] == "ensemble"
     return board
+
+
+def test_an_ensemble_may_have_many_trials_of_the_best_architecture_and_some_of_others(
+    points: Session, timed: int
+) -> None:
+    """Ten architectures of eight trials: number 1000 + 8 j + k is trial k of architecture j, the best ones being 0."""
+    with points.transaction(force_rollback=True):
+        points.execute("UPDATE easeml.trials SET best_metric_value = NULL WHERE run_id = %s", [timed])
+        points.execute(MANY, [timed])
+        made = points.value("SELECT trial_id FROM easeml.trials WHERE run_id = %s AND trial_number = 1080", timed)
+        found = points.value("SELECT easeml.composition(%s) -> 'candidates'", made)
+    numbers = Counter((candidate["trial_number"] - 1000) // 8 for candidate in found)
+    assert numbers == {0: 5, 1: 3, 2: 2, 3: 1, 4: 1}
+    assert {1000, 1001, 1002, 1003, 1004, 1008, 1009, 1010} <= {candidate["trial_number"] for candidate in found}
 
 
 def test_an_ensemble_is_served_deployed_tested_and_replayed_like_any_trial(points: Session) -> None:

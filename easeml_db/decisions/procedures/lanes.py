@@ -20,7 +20,7 @@ TOLERANCE = 1e-4  # of the best score: less is no improvement
 TRIAL_PATIENCE = 4  # epochs without improvement that a trial may have, and at least a third of all its epochs
 LANE_PATIENCE = 20  # trials that end without improving on the lane's best
 LEAST_SECONDS = 1e-6
-FURTHER_EPOCHS = 4  # that a lane behind the best has to have time for, to be served before others
+FURTHER_EPOCHS = 4  # that a lane behind the best has to have time for, at least, to be served before others
 
 
 def improves(score: float, best: float) -> bool:
@@ -123,6 +123,35 @@ class Lane:
         that each gets time in proportion to its promise per second."""
         spent, seconds = self._promise(best_of_run)
         return spent * seconds * (1 + self.n_training)
+
+    def seconds_behind(self, leader: Lane) -> float:
+        """Return the seconds that its best trial still has to train to come to the best score of the leader's best one,
+        if it goes on needing as many times as long as that one has needed for the same scores; as long where it has no
+        score."""
+        theirs = leader._records
+        if not theirs or not self._records:
+            return theirs[-1][0] if theirs else 0.0
+        reached = next(seconds for seconds, score in theirs if score >= self.best)
+        return self._spent_on_best * (theirs[-1][0] / reached - 1)
+
+    @cached_property
+    def _best_trial(self) -> TrialHistory | None:
+        return max(self.trials, key=best_of, default=None)
+
+    @property
+    def _spent_on_best(self) -> float:
+        trial = self._best_trial
+        return 0.0 if trial is None else len(trial.scores) * _seconds_per_epoch(trial)
+
+    @cached_property
+    def _records(self) -> list[tuple[float, float]]:
+        """(seconds in training until then, score) of each epoch of the best trial that was better than those before."""
+        records: list[tuple[float, float]] = []
+        trial = self._best_trial
+        for n_epochs, score in enumerate(map(finite_or_worst, trial.scores if trial else ()), 1):
+            if trial and score > (records[-1][1] if records else WORST):
+                records.append((n_epochs * _seconds_per_epoch(trial), score))
+        return records
 
     def _promise(self, best_of_run: float) -> tuple[float, float]:
         spent, best, marks, gain = 0.0, WORST, [0.0], 0.0

@@ -5,8 +5,9 @@ the least burden (`lanes`), which lets its best trial go on to the next station,
 portfolio first, then random ones. A lane whose arm is not open yet takes part by what the longest first epoch so far
 took; when it is its turn nothing is decided, until a slot without work has had its arm opened. So where epochs are
 short all lanes begin at once, and where they are dear each waits until those before it have had their chance. What
-cannot catch up in the time that is left comes last. A trial that has stopped improving is given up, a lane ends after
-a row of trials that brought nothing, and the run once all lanes have ended: its time budget is only the latest end.
+cannot catch up in the time that is left, at the pace that it had, comes last. A trial that has stopped improving is
+given up, a lane ends after a row of trials that brought nothing, and the run once all lanes have ended: its time budget
+is only the latest end.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 from easeml_db.decisions.procedures.contract import (
-    WORST,
     ContinueTrial,
     Description,
     PlannedRung,
@@ -116,19 +116,20 @@ class RaceProcedure(Procedure):
     def _by_burden(self, lanes: Mapping[str, Lane], left: float) -> list[str]:
         """Return the lanes in the order in which they are served, with `left` seconds to go; those in their first epoch
         are last."""
-        best = max((lane.best for lane in lanes.values()), default=WORST)
+        leader = max(lanes.values(), key=lambda lane: lane.best)
         dearest = max((lane.seconds_per_epoch for lane in lanes.values()), default=0.0)
         is_opening = dearest > 0 and any(not lane.is_held and not lane.is_measured for lane in lanes.values())
         order = {name: k for k, name in enumerate(lanes)}
 
         def key(name: str) -> tuple[int, float, int, int]:
             lane = lanes[name]
-            if lane.is_held:
-                return int(is_opening or FURTHER_EPOCHS * dearest > left), HELD * dearest**2, 0, order[name]
-            if not lane.is_measured:
+            if not lane.is_held and not lane.is_measured:
                 return 2, 0.0, lane.n_training, order[name]
-            is_late = lane.best < best and FURTHER_EPOCHS * lane.seconds_per_epoch > left
-            return int(is_late), lane.burden(best), lane.n_training, order[name]
+            further = FURTHER_EPOCHS * (dearest if lane.is_held else lane.seconds_per_epoch)
+            is_late = lane.best < leader.best and max(further, lane.seconds_behind(leader)) > left
+            if lane.is_held:
+                return int(is_opening or is_late), HELD * dearest**2, 0, order[name]
+            return int(is_late), lane.burden(leader.best), lane.n_training, order[name]
 
         return sorted(lanes, key=key)
 

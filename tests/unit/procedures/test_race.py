@@ -122,6 +122,26 @@ def test_what_cannot_catch_up_in_the_time_that_is_left_comes_last(space):
     assert race(space, max_seconds=700.0).ask([ahead, held(2, "line")]) == [ContinueTrial(1, 6)]
 
 
+def test_what_took_many_times_as_long_for_as_much_comes_last(space):
+    """The lane behind needed 20 seconds for what the other had after 10, so 80 more for what that one had after 50."""
+    moments = range(10, 90, 10)
+    ahead = trial(1, [0.5, 0.6, 0.7, 0.8, *[0.9] * 4], seconds=80.0, moments=moments)
+    behind = trial(2, [0.4, 0.5], architecture="line", seconds=20.0, moments=(70, 80))
+    assert race(space).ask([ahead, behind]) == [ContinueTrial(2, 3)], "no clock decides"
+    assert race(space, max_seconds=161.0).ask([ahead, behind]) == [ContinueTrial(2, 3)]
+    assert race(space, max_seconds=159.0).ask([ahead, behind]) == [ContinueTrial(1, 12)]
+    quicker = replace(behind, scores=(0.4, 0.7))
+    assert race(space, max_seconds=159.0).ask([ahead, quicker]) == [ContinueTrial(2, 3)]
+
+
+def test_no_architecture_begins_that_has_less_time_left_than_the_best_one_has_taken(space):
+    ahead = trial(1, [0.1 * k for k in range(1, 10)], seconds=90.0, moments=range(10, 100, 10))
+    assert race(space, max_seconds=181.0).ask([ahead, held(2, "line")]) == [], "its turn has come"
+    assert race(space, max_seconds=179.0).ask([ahead, held(2, "line")]) == [ContinueTrial(1, 13)]
+    saturated = replace(ahead, scores=(0.5, 0.9, *[0.8] * 7), status="stopped")
+    assert race(space, max_seconds=179.0).ask([saturated, held(2, "line")]) == [], "that one was there after 20 seconds"
+
+
 def test_a_lane_that_is_behind_has_its_share(space):
     """The longer one lane takes, the sooner it is another's turn."""
     behind = trial(2, [0.4, 0.45], architecture="line", seconds=2.0)
