@@ -41,11 +41,13 @@ from easeml_db.simulated import SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.run import Run, Search
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import unit_at
-from tests import greenplum
+from tests import citus, greenplum
 from tests.conftest import temporary_session
 from tests.nodes import NODE_ROLE, service_file, two_nodes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from easeml_db.local.server import Embedded
     from easeml_db.postgres.node_hub import NodeHub
     from tests.conftest import Session
@@ -562,11 +564,12 @@ def on_postgres(request: pytest.FixtureRequest) -> World:
 class WarmOnNodes(WarmOnPostgres):
     """Both slots are on other servers, each on one of its own that holds both partitions."""
 
-    def __init__(self, database: Session, nodes: Mapping[str, Session]) -> None:
+    def __init__(self, database: Session, nodes: Mapping[str, Session], engine: str = "postgres") -> None:
         super().__init__(database)
         self.control, self.nodes = database, dict(nodes)
+        add = "SELECT easeml.add_segment(%s, service => %s, engine => %s)"
         for place, name in enumerate(nodes, start=1):
-            database.execute("SELECT easeml.add_segment(%s, service => %s)", [name, f"pg_{name}"])
+            database.execute(add, [name, f"pg_{name}", engine])
             move = "UPDATE easeml.slots SET segment_id = easeml.find_segment(%s) WHERE slot_id = %s"
             database.execute(move, [name, place])
         database.execute("UPDATE easeml.datasets SET placement = 'bound'")
@@ -589,6 +592,23 @@ def warm_on_nodes(private_server: Embedded, tmp_path_factory: pytest.TempPathFac
         control = stack.enter_context(temporary_session(private_server))
         nodes = stack.enter_context(two_nodes(private_server, tmp_path_factory.mktemp("services")))
         world = WarmOnNodes(control, nodes)
+        stack.callback(world.end)
+        yield world
+
+
+@pytest.fixture(scope="module")
+def warm_on_citus(
+    private_server: Embedded, snapshot: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WarmOnNodes]:
+    """The same on two workers of a Citus cluster, a real one, by the same names."""
+    folder = tmp_path_factory.mktemp("services")
+    with ExitStack() as stack:
+        control = stack.enter_context(temporary_session(private_server))
+        cluster = stack.enter_context(citus.cluster_of("real", private_server, snapshot, folder))
+        workers = dict(zip(("east", "west"), cluster.workers.values(), strict=True))
+        dsns = {f"pg_{name}": make_conninfo(worker.dsn, user=NODE_ROLE) for name, worker in workers.items()}
+        stack.enter_context(service_file(folder, dsns))
+        world = WarmOnNodes(control, workers, "citus")
         stack.callback(world.end)
         yield world
 
@@ -635,10 +655,13 @@ def warm_on_greenplum(private_server: Embedded, tmp_path_factory: pytest.TempPat
 
 # The worlds of a test that does not name its own by the marker `worlds`.
 USUAL = ("simulated", "postgres")
+# Nodes of every kind; those of a Citus cluster where EASEML_TEST_CITUS names one.
+ON_NODES = ("nodes", "citus") if "real" in citus.FORMS else ("nodes",)
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "simulated": lambda request: InMemory(),
     "postgres": on_postgres,
     "nodes": lambda request: request.getfixturevalue("warm_on_nodes"),
+    "citus": lambda request: request.getfixturevalue("warm_on_citus"),
     "greenplum": lambda request: request.getfixturevalue("warm_on_greenplum"),
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from easeml_db.coordinator.ports.messages import Member, Piloted, SlotReady, UnitFailed, UnitRecorded
 from easeml_db.errors import NotFound, RowsHeld, SlotLost, StaleLease
-from tests.conformance.conftest import N_PARTITIONS
+from tests.conformance.conftest import N_PARTITIONS, ON_NODES
 
 if TYPE_CHECKING:
     from easeml_db.coordinator.ports.messages import Order
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.warm
 # Slots on other servers form no gangs and do no whole rounds.
-EVERYWHERE = ("simulated", "postgres", "nodes", "greenplum")
+EVERYWHERE = ("simulated", "postgres", *ON_NODES, "greenplum")
 
 
 async def failure(world: World, order: Order) -> EasemlError:

@@ -11,14 +11,14 @@ from easeml_db.coordinator.ports.messages import SlotReady, UnitFailed, UnitReco
 from easeml_db.errors import RowsHeld, SlotLost, StaleLease
 from easeml_db.postgres.node_store import KnownState
 from easeml_db.postgres.nodes import unreachable
-from tests.conformance.conftest import N_PARTITIONS
+from tests.conformance.conftest import N_PARTITIONS, ON_NODES
 
 if TYPE_CHECKING:
     from easeml_db.postgres.node_hub import NodeHub
     from easeml_db.postgres.node_store import NodeStore
     from tests.conformance.conftest import WarmOnNodes
 
-pytestmark = [pytest.mark.warm, pytest.mark.worlds("nodes")]
+pytestmark = [pytest.mark.warm, pytest.mark.worlds(*ON_NODES)]
 STATES = "SELECT epoch, position, state_sha256 FROM easeml.training_units WHERE trial_id = %s ORDER BY 1, 2"
 COPIES = """
 SELECT g.segment_name, c.is_elsewhere, EXISTS (SELECT FROM easeml.checkpoint_chunks h WHERE h.checkpoint_id =

@@ -142,7 +142,10 @@ def test_shards_are_packed_trained_and_predicted_to_the_bytes_of_one_server(
     wanted = "SELECT id, predicted_label, probability FROM told ORDER BY 1"
     dropped.value("SELECT easeml.predict_table('here', 'tulips', 'public.told', key => '{id}')")
     found = [row for worker in cluster.workers.values() for row in worker.rows(wanted)]
-    assert sorted(map(str, found)) == sorted(map(str, dropped.rows(wanted)))
+    found.sort(key=lambda row: row["id"])
+    # How many rows are answered at once is another number on each worker, and with it the last digits.
+    for told, answer in zip(dropped.rows(wanted), found, strict=True):
+        assert answer == {**told, "probability": pytest.approx(told["probability"], abs=1e-6)}
     trial_id = dropped.value("SELECT max(trial_id) FROM easeml.trials")
     assert dropped.value("CALL easeml.replay(%s)", trial_id)["is_identical"]
     for session in (dropped, *cluster.workers.values()):
