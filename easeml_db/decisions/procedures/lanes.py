@@ -127,21 +127,17 @@ class Lane:
     def seconds_behind(self, leader: Lane) -> float:
         """Return the seconds that its best trial still has to train to come to the best score of the leader's best one,
         if it goes on needing as many times as long as that one has needed for the same scores; as long where it has no
-        score."""
-        theirs = leader._records
-        if not theirs or not self._records:
+        score. What it could not show before its first epoch had ended is not held against it."""
+        theirs, trial = leader._records, self._best_trial
+        if not theirs or not self._records or trial is None:
             return theirs[-1][0] if theirs else 0.0
+        epoch = _seconds_per_epoch(trial)
         reached = next(seconds for seconds, score in theirs if score >= self.best)
-        return self._spent_on_best * (theirs[-1][0] / reached - 1)
+        return len(trial.scores) * epoch * (theirs[-1][0] / max(epoch, reached) - 1)
 
     @cached_property
     def _best_trial(self) -> TrialHistory | None:
         return max(self.trials, key=best_of, default=None)
-
-    @property
-    def _spent_on_best(self) -> float:
-        trial = self._best_trial
-        return 0.0 if trial is None else len(trial.scores) * _seconds_per_epoch(trial)
 
     @cached_property
     def _records(self) -> list[tuple[float, float]]:

@@ -134,6 +134,15 @@ def test_what_took_many_times_as_long_for_as_much_comes_last(space):
     assert race(space, max_seconds=159.0).ask([ahead, quicker]) == [ContinueTrial(2, 3)]
 
 
+def test_an_epoch_that_takes_long_is_no_slowness_before_it_has_ended():
+    """After 2 epochs of 50 seconds it is where the other was after 2: it needs twice as long, not 50 times."""
+    ahead = trial(1, [0.5, 0.6, *[0.7] * 47, 0.8], seconds=100.0)
+    behind = trial(2, [0.4, 0.5], seconds=100.0)
+    assert Lane((behind,), 100, 3).seconds_behind(Lane((ahead,), 100, 3)) == 100.0
+    one = trial(2, [0.4], seconds=50.0)
+    assert Lane((one,), 100, 3).seconds_behind(Lane((ahead,), 100, 3)) == 50.0
+
+
 def test_no_architecture_begins_that_has_less_time_left_than_the_best_one_has_taken(space):
     ahead = trial(1, [0.1 * k for k in range(1, 10)], seconds=90.0, moments=range(10, 100, 10))
     assert race(space, max_seconds=181.0).ask([ahead, held(2, "line")]) == [], "its turn has come"
