@@ -122,9 +122,9 @@ def _given_in(path: Path) -> list[str] | None:
         data = read_exactly(file, header.shape[0] * (4 * width or int(header.descr[2:])), path)
     if code is not None:
         return list(map(str, struct.unpack(f"<{header.shape[0]}{code}", data)))
+    given = struct.unpack(f"{4 * width}s" * header.shape[0], data)
     try:
-        text = data.decode("utf-32-le")
+        names = {each: each.decode("utf-32-le").rstrip("\0") for each in set(given)}
     except UnicodeDecodeError:
         return None
-    labels = [text[start : start + width] for start in range(0, len(text), width)]
-    return [label.rstrip("\0") for label in labels] if "\0" in text else labels
+    return list(map(names.__getitem__, given))
