@@ -11,6 +11,7 @@ from typing import Literal
 from easeml_db import __version__
 from easeml_db.cli.statements import Row
 from easeml_db.local.binaries import MIN_MAJOR
+from easeml_db.local.processes import WAITING_THREADS
 
 REQUIRED = ("numpy", "torch", "safetensors", "easeml_plpy", "easeml_db")
 OWN = ("easeml_plpy", "easeml_db")
@@ -119,7 +120,8 @@ def how_to_find_packages(here: Environment, server: Row, *, is_private: bool) ->
     prefix = closed if here.closed_folder else ""
     if is_private:
         return f"{prefix}Start the private server from this environment: easeml down; easeml up"
-    lines = f"PYTHONPATH = '{here.libraries}'\nOMP_WAIT_POLICY = 'passive'\nGOMP_SPINCOUNT = '0'"
+    own = {"PYTHONPATH": here.libraries, **WAITING_THREADS}
+    lines = "\n".join(f"{name} = '{value}'" for name, value in own.items())
     return f"{prefix}{_where_to_set(server)}\n{lines}"
 
 

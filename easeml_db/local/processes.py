@@ -19,6 +19,8 @@ from easeml_plpy.memory import machine_bytes
 LIBPQ_FILES = ("PGSERVICEFILE", "PGSYSCONFDIR", "PGPASSFILE")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 PREDICTION_MEMORY = "EASEML_PREDICTION_MEMORY_BYTES"
+# Threads of torch and LightGBM, and of numpy's BLAS, sleep as soon as they wait.
+WAITING_THREADS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "OPENBLAS_THREAD_TIMEOUT": "4"}
 
 
 def server_user() -> pwd.struct_passwd:
@@ -65,8 +67,7 @@ def server_environment() -> dict[str, str]:
     return {
         **kept,
         "PYTHONPATH": libraries,
-        "OMP_WAIT_POLICY": "passive",
-        "GOMP_SPINCOUNT": "0",
+        **WAITING_THREADS,
         "PYTHONDONTWRITEBYTECODE": "1",
         PREDICTION_MEMORY: os.environ.get(PREDICTION_MEMORY) or str(prediction_memory_bytes()),
     }

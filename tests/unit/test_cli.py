@@ -42,6 +42,7 @@ from easeml_db.cli.run_snapshot import (
 )
 from easeml_db.cli.screen import screen
 from easeml_db.errors import InvalidArgument
+from easeml_db.local.processes import server_environment
 from easeml_db.report.wording import cost_text
 
 NOWHERE = "host=/nonexistent dbname=x connect_timeout=2"
@@ -365,6 +366,18 @@ def test_missing_torch_names_the_line_for_debians_environment_file() -> None:
     assert "/etc/postgresql/15/main/environment" in fault.todo
     assert "PYTHONPATH = '/env'" in fault.todo
     assert "pg_ctlcluster 15 main restart" in fault.todo
+
+
+def test_a_servers_environment_is_told_as_the_guide_has_it_and_the_private_server_has_it() -> None:
+    broken = facts(modules={}, faults={"torch": "ModuleNotFoundError"})
+    (fault,) = module_findings(broken, HERE, SERVER, is_private=False)
+    told = dict(line.split(" = ") for line in fault.todo.splitlines() if " = " in line)
+    guide = (Path(__file__).parents[2] / "docs/guide.md").read_text(encoding="utf-8")
+    own = {name: f"'{value}'" for name, value in server_environment().items()}
+    assert told.pop("PYTHONPATH") == "'/env'"
+    assert told["OPENBLAS_THREAD_TIMEOUT"] == "'4'"  # numpy's own: the others are those of OpenMP
+    assert told == {name: own[name] for name in told}
+    assert all(f"\n   {name} = {value}\n" in guide for name, value in told.items())
 
 
 def test_an_environment_closed_to_the_server_is_told() -> None:
