@@ -24,6 +24,10 @@ pytestmark = [pytest.mark.warm, pytest.mark.worlds("greenplum")]
 STATES = "SELECT epoch, position, state_sha256 FROM easeml.training_units WHERE trial_id = %s ORDER BY 1, 2"
 LOSE = "DELETE FROM easeml_segment.checkpoint_chunks"
 INSERT = "INSERT INTO easeml_segment.checkpoint_chunks VALUES (%s, %s, 0, 1, %s, 1, repeat('0', 64), 'x')"
+WAITING = """
+SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database
+    WHERE datname = current_database())
+"""
 ON_FIRST = """
 SELECT DISTINCT checkpoint_id FROM easeml_segment.checkpoint_chunks WHERE gp_segment_id = 0
 """
@@ -93,6 +97,26 @@ async def test_a_session_that_the_cluster_has_reset_is_opened_again_and_no_trial
     message = await world.answer(await world.order(run_id, 1))
     assert isinstance(message, UnitFailed)
     assert isinstance(message.error, SlotLost), message.error
+    assert await world.message() == SlotReady(1)
+    await recorded(world, run_id, 1, 0)
+
+
+async def test_a_session_is_not_used_again_after_a_cancel(world: WarmOnGreenplum) -> None:
+    """What is left of a cancel would end later calls."""
+    run_id = await world.ready(2)
+    session = world.ports.executor._sessions[1]  # type: ignore[attr-defined]
+    order = await world.order(run_id, 1)
+    with world.cluster.transaction():
+        world.cluster.execute("LOCK TABLE easeml_segment.version_blocks IN ACCESS EXCLUSIVE MODE")
+        await world.ports.executor.start(order)
+        async with asyncio.timeout(world.patience_seconds):
+            while not world.cluster.value(WAITING):
+                await asyncio.sleep(0.01)
+        await world.ports.executor.cancel(1)
+        message = await world.message()
+    assert isinstance(message, UnitFailed)
+    assert isinstance(message.error, SlotLost), message.error
+    assert session.is_closed
     assert await world.message() == SlotReady(1)
     await recorded(world, run_id, 1, 0)
 
