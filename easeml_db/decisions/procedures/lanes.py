@@ -80,8 +80,12 @@ class Lane:
     def promotable(self) -> TrialHistory | None:
         """Return the trial that goes on before the others: of those that wait and are among the best 1/eta of all that
         came so far, or the best of them, the one that has come furthest."""
-        waiting = [t for t in self.trials if is_waiting(t, self.max_epochs) and self._is_among_best(t)]
-        return max(waiting, key=lambda trial: (trial.n_epochs, best_of(trial), -trial.trial_number), default=None)
+        return self._promotable
+
+    @property
+    def is_spreading(self) -> bool:
+        """Whether what it would do next is to try a further config beside a trial that is in training."""
+        return self.n_training > 0 and self._promotable is None
 
     def is_settled(self) -> bool:
         """Say whether its last trials brought nothing: then no further config is tried."""
@@ -134,6 +138,11 @@ class Lane:
         epoch = _seconds_per_epoch(trial)
         reached = next(seconds for seconds, score in theirs if score >= self.best)
         return len(trial.scores) * epoch * (theirs[-1][0] / max(epoch, reached) - 1)
+
+    @cached_property
+    def _promotable(self) -> TrialHistory | None:
+        waiting = [t for t in self.trials if is_waiting(t, self.max_epochs) and self._is_among_best(t)]
+        return max(waiting, key=lambda trial: (trial.n_epochs, best_of(trial), -trial.trial_number), default=None)
 
     @cached_property
     def _best_trial(self) -> TrialHistory | None:

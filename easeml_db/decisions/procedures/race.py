@@ -129,7 +129,8 @@ class RaceProcedure(Procedure):
             is_late = lane.best < leader.best and max(further, lane.seconds_behind(leader)) > left
             if lane.is_held:
                 return int(is_opening or is_late), HELD * dearest**2, 0, order[name]
-            return int(is_late), lane.burden(leader.best), lane.n_training, order[name]
+            is_spread = lane.best < leader.best and lane.is_spreading
+            return int(is_late or is_spread), lane.burden(leader.best), lane.n_training, order[name]
 
         return sorted(lanes, key=key)
 

@@ -143,6 +143,20 @@ def test_an_epoch_that_takes_long_is_no_slowness_before_it_has_ended():
     assert Lane((one,), 100, 3).seconds_behind(Lane((ahead,), 100, 3)) == 50.0
 
 
+def test_a_lane_behind_begins_no_config_beside_one_in_training_while_others_can_go_on(space):
+    ahead = trial(1, [0.5, 0.8, *[0.9] * 4], seconds=60.0)
+    behind = trial(2, [0.4, 0.5], architecture="line", seconds=2.0)
+    assert race(space, n_parallel=2).ask([ahead, behind]) == [ContinueTrial(2, 3), ContinueTrial(1, 9)]
+    *_, third = race(space, n_parallel=3).ask([ahead, behind])
+    assert (type(third), third.config["architecture"]) == (StartTrial, "tree"), "the best one may"
+    (alone,) = race(space, n_parallel=2).ask([replace(ahead, status="stopped"), replace(behind, target_epochs=3)])
+    assert alone.config["architecture"] == "tree"
+    stopped = [replace(ahead, status="stopped")]
+    stopped += [trial(3 + k, [0.3], status="stopped", seconds=1.0) for k in range(LANE_PATIENCE)]
+    (last,) = race(space, n_parallel=2).ask([stopped[0], replace(behind, target_epochs=3), *stopped[1:]])
+    assert last.config["architecture"] == "line", "no slot stays idle"
+
+
 def test_no_architecture_begins_that_has_less_time_left_than_the_best_one_has_taken(space):
     ahead = trial(1, [0.1 * k for k in range(1, 10)], seconds=90.0, moments=range(10, 100, 10))
     assert race(space, max_seconds=181.0).ask([ahead, held(2, "line")]) == [], "its turn has come"
