@@ -3,7 +3,7 @@
     python docs/generate.py            write the pages
     python docs/generate.py --check    write nothing; exit 1 when a page is not what would be written
 
-No server is needed: the SQL sources are parsed. A test runs the check, so the reference cannot fall behind.
+No server is needed: sql_sources.py reads the SQL sources. A test runs the check, so the reference cannot fall behind.
 """
 
 from __future__ import annotations
@@ -11,116 +11,52 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 CLONE = Path(__file__).resolve().parent.parent
 REFERENCE = CLONE / "docs" / "reference"
-sys.path[:0] = [
-    str(CLONE),
-    str(CLONE / "plpy"),
-    str(CLONE / "loaders"),
-    str(CLONE / "reader"),
-    str(CLONE / "experiments"),
-]
+sys.path[:0] = [str(CLONE), *(str(CLONE / name) for name in ("plpy", "loaders", "reader", "experiments", "docs"))]
+
+from sql_sources import Routine, relations, roles, routines, sql_text  # noqa: E402
 
 NOTE = "<!-- Written by docs/generate.py; change the sources and run: make docs -->"
 
 # What a user calls, by subject. A new function that is in no group shows under "For looking things up".
 GROUPS = {
     "Datasets": (
-        "create_dataset",
-        "wait_dataset",
-        "refresh_dataset",
-        "drop_dataset",
-        "replicate_dataset",
-        "dataset_rows",
-        "drift",
-        "set_refresh",
-        "run_refresh",
-        "advance_refresh",
-        "grant_use",
-        "revoke_use",
+        "create_dataset", "wait_dataset", "refresh_dataset", "drop_dataset", "replicate_dataset",
+        "dataset_rows", "drift", "set_refresh", "run_refresh", "advance_refresh", "grant_use", "revoke_use",
     ),
     "Tasks": (
-        "create_task",
-        "feed",
-        "infer",
-        "add_labelling_function",
-        "remove_labelling_function",
-        "label_examples",
-        "run_task",
-        "alter_task",
-        "task_report",
-        "drop_task",
-        "register_architecture",
-        "withdraw_architecture",
+        "create_task", "feed", "infer", "add_labelling_function", "remove_labelling_function", "label_examples",
+        "run_task", "alter_task", "task_report", "drop_task", "register_architecture", "withdraw_architecture",
     ),
     "Runs": ("select_models", "wait", "run_summary", "cancel", "resume", "drop_run", "replay"),
     "Plans and prices": (
-        "plan",
-        "plan_frontier",
-        "profile_dataset",
-        "forecast",
-        "create_price_list",
-        "drop_price_list",
-        "create_provisioner",
-        "limit_provisioner",
-        "drop_provisioner",
+        "plan", "plan_frontier", "profile_dataset", "forecast", "create_price_list", "drop_price_list",
+        "create_provisioner", "limit_provisioner", "drop_provisioner",
     ),
     "Predictions": (
-        "predict",
-        "predict_value",
-        "predict_row",
-        "predict_probabilities",
-        "predict_table",
-        "predict_on_nodes",
-        "deploy",
-        "undeploy",
-        "rollback",
-        "set_serving_metric",
-        "set_prediction_audit",
+        "predict", "predict_value", "predict_row", "predict_probabilities", "predict_table", "predict_on_nodes",
+        "deploy", "undeploy", "rollback", "set_serving_metric", "set_prediction_audit",
     ),
     "Evaluation": (
-        "evaluate",
-        "evaluate_on_nodes",
-        "explain_on_nodes",
-        "explain_row_on_nodes",
-        "drift_on_nodes",
-        "confusion_matrix",
-        "class_metrics",
-        "roc_curve",
-        "calibration",
-        "residuals",
-        "held_out_answers",
-        "explain",
-        "explain_row",
-        "hyperparameter_importance",
+        "evaluate", "evaluate_on_nodes", "explain_on_nodes", "explain_row_on_nodes", "drift_on_nodes",
+        "confusion_matrix", "class_metrics", "roc_curve", "calibration", "residuals", "held_out_answers",
+        "explain", "explain_row", "hyperparameter_importance",
     ),
     "Files": ("export_trial", "import_trial"),
     "Old rows": ("set_retention",),
     "Slots and segments": (
-        "set_slots",
-        "add_slots",
-        "drain_slot",
-        "resume_slot",
-        "remove_slot",
-        "add_segment",
-        "segment_facts",
-        "drain_segment",
-        "resume_segment",
-        "remove_segment",
-        "install_greenplum_views",
-        "remove_greenplum_views",
-        "set_state_copies",
-        "set_node_job_limit",
+        "set_slots", "add_slots", "drain_slot", "resume_slot", "remove_slot", "add_segment", "segment_facts",
+        "drain_segment", "resume_segment", "remove_segment", "install_greenplum_views",
+        "remove_greenplum_views", "set_state_copies", "set_node_job_limit",
     ),
     "Tenants": ("create_tenant", "alter_tenant", "drop_tenant", "adopt_tenant", "set_policy", "quality"),
     "Operations": ("version", "has_live_coordinator", "python_facts", "finish_restore"),
-}
-UNITS = ("train_unit", "evaluate_unit", "train_round", "evaluate_round", "train_gang", "evaluate_gang", "pilot_unit")
+}  # fmt: skip
 
 ROLES = {
     "easeml_owner": "Owns what easeml does for tenants beyond their own rights. Nobody can become it: never grant it.",
@@ -129,124 +65,6 @@ ROLES = {
     "easeml_tenant": "Creates datasets and runs, and sees only its own rows.",
     "easeml_reader": "Reads the views and results of all tenants, but no blocks and no checkpoints.",
 }
-
-
-# SQL sources
-
-
-@dataclass(frozen=True)
-class Routine:
-    """A function or procedure as its CREATE and COMMENT statements describe it."""
-
-    kind: str
-    name: str
-    arguments: tuple[str, ...]
-    returns: str
-    comment: str
-
-    @property
-    def is_internal(self) -> bool:
-        """Whether users never call it."""
-        return self.name in UNITS or "(internal" in self.comment or "(trigger)" in self.comment
-
-
-@dataclass
-class Relation:
-    """A table or view with its comment and those of its columns."""
-
-    name: str
-    comment: str = ""
-    columns: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def is_internal(self) -> bool:
-        """Whether users never read it."""
-        return "(internal" in self.comment
-
-
-def sql_text() -> str:
-    """All sources of the extension in the order in which they are built."""
-    folder = CLONE / "sql"
-    names = (folder / "sources.txt").read_text(encoding="utf-8").split()
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
-
-
-def split_arguments(text: str) -> list[str]:
-    """Split an argument list at its commas, but not within brackets or quotes."""
-    parts, depth, is_quoted, start = [], 0, False, 0
-    for position, character in enumerate(text):
-        if character == "'":
-            is_quoted = not is_quoted
-        elif not is_quoted and character in "([":
-            depth += 1
-        elif not is_quoted and character in ")]":
-            depth -= 1
-        elif not is_quoted and not depth and character == ",":
-            parts.append(text[start:position])
-            start = position + 1
-    return [" ".join(part.split()) for part in [*parts, text[start:]] if part.strip()]
-
-
-def bracketed(text: str, start: int) -> str:
-    """Return what stands within the bracket that opens at `start`."""
-    depth = 0
-    for position in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[position], 0)
-        if depth == 0:
-            return text[start + 1 : position]
-    raise ValueError("a bracket is never closed")
-
-
-def comments(text: str, kind: str) -> Iterator[tuple[str, str]]:
-    """Yield (what is commented, comment) of one kind of object, in the order of the sources."""
-    pattern = rf"COMMENT ON {kind} easeml\.([^;]*?) IS\s+(?:'((?:[^']|'')*)'|\$\$(.*?)\$\$);"
-    for match in re.finditer(pattern, text, re.DOTALL):
-        quoted, dollars = match.group(2), match.group(3)
-        yield match.group(1).strip(), quoted.replace("''", "'") if quoted is not None else dollars
-
-
-def routines(text: str) -> list[Routine]:
-    """Read all functions and procedures; every one must have a comment."""
-    told = {
-        (kind, re.sub(r"\s+", "", signature)): comment
-        for kind in ("FUNCTION", "PROCEDURE")
-        for signature, comment in comments(text, kind)
-    }
-    found = []
-    for match in re.finditer(r"^CREATE (FUNCTION|PROCEDURE) easeml\.(\w+)\s*\(", text, re.MULTILINE):
-        kind, name = match.groups()
-        inside = bracketed(text, match.end() - 1)
-        arguments = split_arguments(inside)
-        rest = text[match.end() + len(inside) + 1 :]
-        head = rest[: rest.index("LANGUAGE")]
-        returns = " ".join(head.split()).removeprefix("RETURNS ").strip()
-        inputs = [argument for argument in arguments if not argument.startswith("OUT ")]
-        key = (kind, f"{name}({','.join(type_of(argument) for argument in inputs)})".replace(" ", ""))
-        found.append(Routine(kind.lower(), name, tuple(arguments), returns, told[key]))
-    return found
-
-
-def type_of(argument: str) -> str:
-    """The type in 'name type DEFAULT value'."""
-    bare = re.sub(r"^(IN|INOUT|OUT) ", "", argument)
-    return re.split(r" DEFAULT ", bare)[0].split(" ", 1)[1]
-
-
-def relations(text: str, kind: str) -> list[Relation]:
-    """Read tables or views; a view's columns are those that have comments, and all have."""
-    found = {name: Relation(name) for name in re.findall(rf"^CREATE {kind} easeml\.(\w+)", text, re.MULTILINE)}
-    for name, comment in comments(text, kind):
-        found[name].comment = comment
-    for path, comment in comments(text, "COLUMN"):
-        name, column = path.split(".")
-        if name in found:
-            found[name].columns[column] = comment
-    return list(found.values())
-
-
-def roles(text: str) -> list[str]:
-    """Names of the group roles that the extension makes."""
-    return re.findall(r"'(\w+)'", text[text.index("FOREACH role_name IN ARRAY") :].split("]", 1)[0])
 
 
 # Pages
