@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -163,7 +164,7 @@ FORGED: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("forged", "sqlstate", "about"), FORGED, ids=[str(f)[:40] for f, _, _ in FORGED])
+@pytest.mark.parametrize(("forged", "sqlstate", "about"), FORGED, ids=[reprlib.repr(f)[:40] for f, _, _ in FORGED])
 def test_what_packing_tells_is_checked(mallory: Session, forged: dict[str, Any], sqlstate: str, about: str) -> None:
     with mallory.transaction(force_rollback=True):
         begun = mallory.value(BEGIN, json.dumps(WANTED))
