@@ -87,6 +87,10 @@ def test_a_unit_that_crashes_the_server_three_times_fails_its_trial_and_no_other
     server, dsn = own_warm_server, own_warm_server.dsn()
     server.prepare(n_slots=1)
     with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute(
+            "ALTER SYSTEM RESET synchronous_commit"
+        )  # as users have it: what was asked for outlives a crash
+        session.execute("SELECT pg_reload_conf()")
         session.execute(PREPARE.replace("120", "60000"))  # units that last long enough to be met
     with coordinators(dsn, 1) as (process,):
         wait_until(dsn, "SELECT easeml.has_live_coordinator()")
