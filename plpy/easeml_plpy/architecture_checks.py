@@ -14,7 +14,7 @@ from .architectures import ARCHITECTURES, Architecture
 from .architectures.contract import InputKind
 from .architectures.hyperparameter import Hyperparameter
 from .architectures.registered import TRAINING, Declaration, hyperparameter_of
-from .errors import EasemlError, InvalidArgument, close_matches_hint
+from .errors import EasemlError, InvalidArgument, TrialFailed, close_matches_hint
 from .session import Session, answering
 from .task import Task
 from .trainers import trainer_for
@@ -196,9 +196,11 @@ def _named(session: Session, chosen: Architecture, task: Task) -> Iterator[None]
     """Say in one line what a package's code raised, and for which shapes."""
     try:
         yield
-    except (EasemlError, session.SPIError):
+    except session.SPIError:
         raise
-    except Exception as error:  # any class: the code is another's
+    except (Exception, SystemExit) as error:  # any class: the code is another's
+        if isinstance(error, EasemlError) and not isinstance(error, TrialFailed):
+            raise
         told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:300]
         raise InvalidArgument(
             f"architecture {chosen.name} fails for an input {list(task.input_shape)} and {task.n_outputs} output(s):"

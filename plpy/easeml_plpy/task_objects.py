@@ -128,13 +128,25 @@ def _column(name: str, shape: Sequence[int], values: Sequence[JSON]) -> Array:
     try:
         array = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ShapeMismatch(f"{name}: expected Tensor[{text}] of each object, got something else") from error
+        raise ShapeMismatch(f"{name}: expected Tensor[{text}] of each object, {_unlike(shape, values)}") from error
     if array.shape[1:] not in (tuple(shape), (size,)) and not (size == 1 and array.ndim == 1):
         got = ",".join(map(str, array.shape[1:]))
         raise ShapeMismatch(f"{name}: expected Tensor[{text}] of each object, got Tensor[{got}]")
     rows = array.reshape(len(values), size)
     _check_finite(name, rows)
     return rows
+
+
+def _unlike(shape: Sequence[int], values: Sequence[JSON]) -> str:
+    """Say which object is the first whose tensor is not of the shape."""
+    for place, value in enumerate(values, 1):
+        try:
+            array = np.array(value, np.float64)
+        except (TypeError, ValueError, OverflowError):
+            return f"got {shown(value)} in object {place}"
+        if array.shape not in (tuple(shape), (math.prod(shape),)):
+            return f"got {shown(value)} in object {place}"
+    return "got something else"
 
 
 def _check_finite(name: str, rows: Array) -> None:

@@ -48,7 +48,9 @@ DECLARE
 BEGIN
     BEGIN
         given := examples::jsonb;
-    EXCEPTION WHEN invalid_text_representation OR untranslatable_character OR program_limit_exceeded OR numeric_value_out_of_range THEN
+    EXCEPTION WHEN statement_too_complex THEN
+        PERFORM easeml.fail('ML001', 'examples: json is nested too deep', hint => 'Give a series as a list.');
+    WHEN invalid_text_representation OR untranslatable_character OR program_limit_exceeded OR numeric_value_out_of_range THEN
         PERFORM easeml.fail('ML001', format('examples: expected json, got %s', quote_literal(left(examples, 40))), hint => 'For example [{"input": [1, 2], "output": "a"}].');
     END;
     fed := easeml.feed(task, given, on_error);
@@ -108,13 +110,14 @@ DECLARE
     types oidvector := (SELECT string_agg(to_regtype(i ->> 'type')::oid::text, ' ' ORDER BY place) FROM jsonb_array_elements(task.specification -> 'inputs') WITH ORDINALITY e(i, place))::oidvector;
     found pg_proc;
 BEGIN
-    IF cardinality(names) <> 2 THEN
+    IF cardinality(names) IS DISTINCT FROM 2 THEN
         PERFORM easeml.fail('ML001', format('function: expected a name with its schema, got %s', quote_nullable(function)), hint => 'For example public.label_by_catalogue.');
     END IF;
     SELECT p.* INTO found FROM pg_proc p WHERE p.pronamespace = to_regnamespace(quote_ident(names[1])) AND p.proname = names[2] AND p.proargtypes = types;
     IF found.oid IS NULL THEN
         PERFORM easeml.fail('ML003', format('function: there is no function %s(%s)', function, (SELECT string_agg(i ->> 'type', ', ') FROM jsonb_array_elements(task.specification -> 'inputs') i)),
-            hint => 'It takes the input columns of the task in their order.');
+            hint => 'It takes the input columns of the task in their order.' || CASE WHEN EXISTS (SELECT FROM easeml.labelling_functions f WHERE f.task_id = task.task_id AND f.function = format('%I.%I', names[1], names[2]))
+                THEN format(' If you have dropped it: SELECT easeml.remove_labelling_function(%L, %L);', task.task_name, function) ELSE '' END);
     ELSIF found.prokind <> 'f' OR found.proretset OR found.provolatile = 'v' THEN
         PERFORM easeml.fail('ML004', format('function: %s may write, or returns no single value: expected a function that is STABLE or IMMUTABLE', function), hint => format('ALTER FUNCTION %I.%I STABLE;', names[1], names[2]));
     ELSIF NOT has_function_privilege(found.oid, 'EXECUTE') THEN

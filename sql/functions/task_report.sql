@@ -21,6 +21,12 @@ BEGIN
     ), so_far AS (
         SELECT b.*, CASE WHEN b.is_higher_better THEN max(b.value) OVER earlier ELSE min(b.value) OVER earlier END AS before FROM best b
         WINDOW earlier AS (PARTITION BY b.metric ORDER BY b.finished_at, b.run_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    ), under_way AS (
+        SELECT r.run_id, coalesce(q.reason, 'by hand') AS reason, r.status, r.created_at, r.metric, v.n_examples, t.architecture, t.trial_id, t.best_metric_value AS value
+        FROM easeml.runs r JOIN version v USING (dataset_id) LEFT JOIN easeml.task_runs q USING (run_id) LEFT JOIN LATERAL (
+            SELECT t.* FROM easeml.trials t WHERE t.run_id = r.run_id AND t.best_metric_value IS NOT NULL
+            ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.trial_number LIMIT 1) t ON true
+        WHERE r.finished_at IS NULL
     )
     SELECT found.created_at, format('task created: %s', found.specification ->> 'workload'), NULL::text, NULL::text, NULL::float8, NULL::bigint, NULL::bigint, NULL::bigint
     UNION ALL
@@ -35,10 +41,12 @@ BEGIN
         s.architecture, e.metric, s.value, e.n_examples, e.run_id, s.trial_id
     FROM ended e LEFT JOIN so_far s USING (run_id)
     UNION ALL
+    SELECT u.created_at, format('run %s (%s)%s', u.status, u.reason, ': ' || round(u.value::numeric, 4) || ' so far'), u.architecture, u.metric, u.value, u.n_examples, u.run_id, u.trial_id FROM under_way u
+    UNION ALL
     SELECT a.finished_at, 'arm', a.architecture, a.metric, a.value, a.n_examples, a.run_id, a.trial_id FROM arm a
     ORDER BY 1, 7 NULLS FIRST, 2 DESC;
 END
 $$;
 COMMENT ON FUNCTION easeml.task_report(text) IS
-$$Tells the story of your task by date: when it was made, each version with what was packed anew and what was kept, what each run came to,
+$$Tells the story of your task by date: when it was made, each version with what was packed anew and what was kept, what each run came to, or has come to so far,
 such as "new architecture resnet18: 0.75 -> 0.77", and by run the best value of each architecture (event arm). Values are of validation rows, of the metric that ranks the run.$$;

@@ -212,6 +212,7 @@ DECLARE
     wanted record;
 BEGIN
     SELECT w.* INTO wanted FROM jsonb_to_record(arguments) w(run_after_examples integer, run_after_minutes float8, run_options jsonb);
+    wanted.run_options := coalesce(wanted.run_options, task.run_options);
     PERFORM easeml.check_task_rules(wanted.run_after_examples, wanted.run_after_minutes, wanted.run_options);
     UPDATE easeml.tasks t SET run_after_examples = wanted.run_after_examples, run_after_minutes = wanted.run_after_minutes, run_options = wanted.run_options, n_seen_changes = -1, not_before = NULL
     WHERE t.task_id = task.task_id;

@@ -79,7 +79,8 @@ BEGIN
     SELECT string_agg(format('%I %s := NEW.%1$I;', a.attname, format_type(a.atttypid, NULL)), ' '),
         string_agg(format('WHEN %1$I IS NULL THEN %2$L', a.attname, a.attname || ': expected a value, got NULL'), ' ') FILTER (WHERE a.attnotnull)
     INTO variables, missing FROM pg_attribute a WHERE a.attrelid = examples::regclass AND a.attname = ANY (inputs || 'output'::text);
-    SELECT string_agg(format('WHEN (%s) IS FALSE THEN %s', c.expression, CASE WHEN cardinality(c.conkey) > 1 THEN format('%L', 'expected that ' || c.conname)
+    SELECT string_agg(format('WHEN (%s) IS FALSE THEN %s', c.expression, CASE WHEN cardinality(c.conkey) > 1 THEN format('%L', 'expected that ' || c.conname
+                || CASE c.conname WHEN 'links form one tree' THEN ': an earlier object leads to each but the first, exactly once, and there are at most 256 levels' ELSE '' END)
             ELSE format('%L || %s', a.attname || ': expected ' || regexp_replace(c.conname, '^.* is ', '') || CASE WHEN a.atttypid = 'bytea'::regtype THEN ', ' || substring(c.expression, '= ([0-9]+)') || ' bytes' ELSE '' END || ', got ',
                 replace(CASE a.atttypid WHEN 'bytea'::regtype THEN 'octet_length(?)::text' WHEN 'text'::regtype THEN 'quote_literal(left(?, 60))' WHEN 'float8'::regtype THEN '?::text'
                     ELSE 'coalesce(''an array '' || array_dims(?), ''an empty array'') || CASE WHEN num_nulls(VARIADIC ?) > 0 THEN '', with NULL in it'' WHEN ?::real[] && ''{NaN,Infinity,-Infinity}'' THEN '', with NaN or infinity in it'' ELSE '''' END'
@@ -120,12 +121,12 @@ END
 $$;
 COMMENT ON FUNCTION easeml.make_objects_view(text, text, text, jsonb) IS 'Makes the view of the objects of series or trees, a row for each, with the rights of the caller (internal).';
 
-CREATE FUNCTION easeml.alter_task(task text, run_after_examples integer, run_after_minutes double precision, run_options jsonb DEFAULT '{}') RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.alter_task(task text, run_after_examples integer, run_after_minutes double precision, run_options jsonb DEFAULT NULL) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('alter_task', jsonb_build_object('task', task, 'run_after_examples', run_after_examples, 'run_after_minutes', run_after_minutes, 'run_options', run_options));
 END
 $$;
-COMMENT ON FUNCTION easeml.alter_task(text, integer, double precision, jsonb) IS 'Changes when runs of a task begin by themselves, and with which arguments; see easeml.create_task. NULL for both: only by hand.';
+COMMENT ON FUNCTION easeml.alter_task(text, integer, double precision, jsonb) IS 'Changes when runs of a task begin by themselves, and with which arguments; see easeml.create_task. NULL for both: only by hand. Without run_options those of before stay.';
 
 CREATE FUNCTION easeml.run_task(task text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -123,17 +123,18 @@ def test_a_tree_too_deep_is_refused_wherever_it_comes_from(ada: Session) -> None
     insert = "INSERT INTO lab.halves (input, input_first, input_second, output) VALUES"
     with ada.transaction(force_rollback=True):
         ada.execute(f"{insert} ({chain_of(256)})")
-    with pytest.raises(psycopg.Error, match="links form one tree"):
+    with pytest.raises(psycopg.Error, match=r"links form one tree: .* at most 256 levels"):
         ada.execute(f"{insert} ({chain_of(257)})")
     deep = '{"ink":[1,1],"first":' * 300 + "null" + "}" * 300
     with pytest.raises(psycopg.Error, match="at most 256 levels"):
         ada.execute("SELECT easeml.feed('halves', examples => %s::text)", [f'{{"input": {deep}, "output": "1"}}'])
     with pytest.raises(psycopg.Error, match="at most 256 levels"):
         ada.execute("SELECT easeml.infer('halves', %s::jsonb)", [deep])
-    deeper = '{"ink":[1,1],"first":' * 5000 + "null" + "}" * 5000
-    with pytest.raises(psycopg.Error, match=r"nested too deep|stack depth") as caught:
-        ada.execute("SELECT easeml.feed('halves', examples => %s::text)", [f'{{"input": {deeper}, "output": "1"}}'])
-    assert caught.value.sqlstate in ("ML001", "54001")
+    for n_levels in (5000, 100_000):  # too deep for Python, and for the server itself
+        deeper = '{"ink":[1,1],"first":' * n_levels + "null" + "}" * n_levels
+        with pytest.raises(psycopg.Error, match="nested too deep") as caught:
+            ada.execute("SELECT easeml.feed('halves', examples => %s::text)", [f'{{"input": {deeper}, "output": "1"}}'])
+        assert caught.value.sqlstate == "ML001"
 
 
 @pytest.mark.parametrize("values", [

@@ -140,7 +140,12 @@ def test_a_labelling_function_labels_what_it_knows_and_may_not_write(fay: Sessio
     fay.execute("SELECT easeml.add_labelling_function('odd', 'shed.is_odd')")
     labelled = "SELECT input[1], output FROM shed.odd_refine WHERE input[2] = 0 ORDER BY 1"
     assert [tuple(row.values()) for row in fay.rows(labelled)] == [(7.0, "yes"), (8.0, "no"), (700.0, None)]
-    fay.execute("SELECT easeml.remove_labelling_function('odd', 'shed.is_odd')")
+    fay.execute("DROP FUNCTION shed.is_odd")
+    with pytest.raises(psycopg.Error, match=r"there is no function shed\.is_odd") as caught:
+        fay.execute("SELECT easeml.feed('odd', ARRAY[9, 1])")
+    remedy = str(caught.value.diag.message_hint).partition("dropped it: ")[2]
+    fay.execute(remedy)
+    assert remedy == "SELECT easeml.remove_labelling_function('odd', 'shed.is_odd');"
 
 
 LIARS = {

@@ -150,3 +150,30 @@ def test_a_task_without_a_model_says_how_to_have_a_run_begin(module_database: Se
     assert module_database.rows("SELECT * FROM easeml.pack_task(%s)", task_id)[0]["failure"] is None
     assert "SELECT easeml.run_task('untrained')" in refused("untrained")
     assert "select_models" not in refused("ada.untrained")
+
+
+def test_the_report_tells_of_a_run_from_its_start(module_database: Session, ada: Session) -> None:
+    create(ada, "watched", classes=["a", "b", "c"], run_after_examples=None, run_after_minutes=None)
+    feed_pictures(ada, "lab.watched", 60)
+    ada.execute("SELECT easeml.run_task('watched')")
+    run_id = advance(module_database, "watched")
+    told = "SELECT event, architecture, value FROM easeml.task_report('watched') WHERE run_id = %s"
+    assert [tuple(row.values()) for row in ada.rows(told, run_id)] == [("run queued (by hand)", None, None)]
+    module_database.execute("UPDATE easeml.runs SET status = 'running', started_at = now() WHERE run_id = %s", [run_id])
+    module_database.execute(
+        "UPDATE easeml.trials SET best_metric_value = trial_number / 10.0 WHERE run_id = %s AND trial_number <= 2",
+        [run_id],
+    )
+    (row,) = ada.rows(told, run_id)
+    assert (row["event"], row["value"]) == ("run running (by hand): 0.2000 so far", 0.2)
+    module_database.execute("SELECT easeml.cancel(%s)", [run_id])
+
+
+def test_another_rule_leaves_the_options_of_runs_as_they_are(ada: Session) -> None:
+    options = psycopg.types.json.Jsonb({"max_epochs": 1})
+    create(ada, "ruled", classes=["a", "b", "c"], run_options=options)
+    ada.execute("SELECT easeml.alter_task('ruled', 7, NULL)")
+    kept = "SELECT run_after_examples, run_after_minutes, run_options FROM easeml.task_status WHERE task_name = 'ruled'"
+    assert [tuple(row.values()) for row in ada.rows(kept)] == [(7, None, {"max_epochs": 1})]
+    ada.execute("SELECT easeml.alter_task('ruled', 7, NULL, '{}')")
+    assert ada.rows(kept)[0]["run_options"] == {}

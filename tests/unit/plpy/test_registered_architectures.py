@@ -25,6 +25,7 @@ def linear(input_shape, n_outputs, *, width=4):
                          nn.BatchNorm1d(width), nn.Linear(width, n_outputs))
 
 def raises(input_shape, n_outputs): raise KeyError("weights")
+def leaves(input_shape, n_outputs): raise SystemExit(3)
 def no_module(input_shape, n_outputs): return lambda rows: rows
 def too_wide(input_shape, n_outputs): return nn.Linear(input_shape[0], n_outputs + 1)
 def other_arguments(task): return nn.Linear(1, 1)
@@ -32,6 +33,11 @@ def downloads(input_shape, n_outputs):
     urllib.request.urlopen("http://127.0.0.1:9/weights.pt", timeout=1)
 def connects(input_shape, n_outputs):
     socket.create_connection(("127.0.0.1", 9), timeout=1)
+
+class Nowhere(nn.Linear):
+    def forward(self, rows): return super().forward(rows) * float("nan")
+
+def diverges(input_shape, n_outputs): return Nowhere(input_shape[0], n_outputs)
 
 class Forgetful(nn.Module):
     def __init__(self, n_in, n_out):
@@ -91,6 +97,8 @@ def test_a_function_that_an_installed_package_offers_is_an_architecture(task: Ta
     ("function", "message"),
     [
         ("raises", r"fails for an input \[5\] and 3 output\(s\): KeyError: 'weights'"),
+        ("leaves", r"mine fails for an input .* SystemExit: 3"),
+        ("diverges", r"mine fails for an input .* trial diverged: loss is nan"),
         ("no_module", "TypeError: mine builds function"),
         ("too_wide", r"returns \[6, 4\] for 6 inputs of \[5\], expected \[6, 3\]"),
         ("other_arguments", "TypeError: other_arguments"),
