@@ -14,6 +14,7 @@ from easeml_db.postgres.allocation_store import PostgresAllocations
 from easeml_db.postgres.changes import Changes
 from easeml_db.postgres.executor import UNIT_LEASE_SECONDS, PostgresExecutor
 from easeml_db.postgres.forecasts import Forecasts
+from easeml_db.postgres.grown_tables import GrownTables
 from easeml_db.postgres.instance_store import PostgresInstances
 from easeml_db.postgres.lease_store import PostgresLease
 from easeml_db.postgres.plan_store import PostgresPlans
@@ -51,7 +52,7 @@ async def postgres_ports(
     """Open the ports of one coordinator, and close them at the end, which gives the lease away."""
     session, changes = StoreSession(dsn), Changes(dsn, inbox.put)
     lease, space = PostgresLease(session, changes, on_standby, counted), PostgresStateSpace(session)
-    forecasts, refreshes = Forecasts(session), Refreshes(session)
+    forecasts, refreshes, grown = Forecasts(session), Refreshes(session), GrownTables(session)
     tasks, searches = PostgresTasks(session), PostgresSearches(session)
     in_use = StatesInUse()
     on_nodes = [NodeWorker(session, asked) for asked in (PACKINGS, node_jobs(in_use))]
@@ -64,10 +65,12 @@ async def postgres_ports(
         stack.callback(searches.close)
         stack.push_async_callback(forecasts.close)
         stack.push_async_callback(refreshes.close)
+        stack.push_async_callback(grown.close)
         for worker in on_nodes:
             stack.push_async_callback(worker.close)
         forecasts.begin()
         refreshes.begin()
+        grown.begin()
         for worker in on_nodes:
             worker.begin()
         yield Ports(

@@ -9,6 +9,10 @@ GRANT USAGE ON SCHEMA easeml TO PUBLIC;
 ALTER TABLE easeml.checkpoints OWNER TO CURRENT_USER;
 ALTER TABLE easeml.checkpoint_chunks OWNER TO CURRENT_USER;
 ALTER VIEW easeml.kept_sizes OWNER TO CURRENT_USER;
+ALTER TABLE easeml.runs OWNER TO CURRENT_USER;
+ALTER TABLE easeml.arms OWNER TO CURRENT_USER;
+ALTER TABLE easeml.trials OWNER TO CURRENT_USER;
+ALTER TABLE easeml.slots OWNER TO CURRENT_USER;
 
 DO $security$
 DECLARE
@@ -119,7 +123,7 @@ BEGIN
                 list_procedures,list_policies,list_priors,used_bytes,copied_bytes,used_hours}'),
             ('easeml_reader', '{instance_cost,planned_cost,reads_for_all,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,
                 list_procedures,list_policies,list_priors,used_bytes,copied_bytes,used_hours}'),
-            ('easeml_coordinator', '{due_tasks,advance_task}'),
+            ('easeml_coordinator', '{analyse_grown,due_tasks,advance_task}'),
             ('easeml_coordinator', '{finish_restore,missing_rows,broken_references,warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,batch_key,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
                 open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,note_takeover,note_serving,record_pilot,
                 begin_ending,add_ensemble,drop_vain_ensemble,lock_trials,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
@@ -180,3 +184,9 @@ REVOKE SELECT ON easeml.policy_memory, easeml.dumps, easeml.restored_tables FROM
 -- The coordinator vacuums pruned states, which only an owner may do.
 ALTER TABLE easeml.checkpoints OWNER TO easeml_coordinator;
 ALTER TABLE easeml.checkpoint_chunks OWNER TO easeml_coordinator;
+
+-- easeml.analyse_grown renews the statistics of these, which only an owner may do. It acts as easeml_owner, and nobody can become that role.
+ALTER TABLE easeml.runs OWNER TO easeml_owner;
+ALTER TABLE easeml.arms OWNER TO easeml_owner;
+ALTER TABLE easeml.trials OWNER TO easeml_owner;
+ALTER TABLE easeml.slots OWNER TO easeml_owner;

@@ -168,7 +168,7 @@ def test_security_definer_functions_have_a_fixed_search_path(root: Session) -> N
     )
     # Each one is a decision: it takes values only, and never looks at a tenant's relation or expression.
     assert {row["name"] for row in definers} == {
-        "advance_task", "due_tasks", "finish_packing", "open_node_job", "wanted_node_jobs",
+        "advance_task", "analyse_grown", "due_tasks", "finish_packing", "open_node_job", "wanted_node_jobs",
         "charge", "open_serving", "check_byte_limit", "create_tenant", "drop_tenant", "keep_hours", "numbers_of",
         "check_example_limit",
         "perform_request", "plan_search_on", "preview_search", "refuse_unpacked", "store_import",

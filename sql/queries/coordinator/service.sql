@@ -72,6 +72,10 @@ WHERE s.status = 'lost' AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.p
 -- Bytes of the states that are kept.
 SELECT least(coalesce(sum(n_bytes), 0), 9223372036854775807)::bigint AS n_bytes FROM easeml.checkpoints
 
+-- name: analyse_grown
+-- Sessions plan anew where tables have grown.
+SELECT easeml.analyse_grown() AS n_analysed
+
 -- name: health
 -- How the service does.
 SELECT * FROM easeml.health
