@@ -8,10 +8,12 @@ the coordinator's lease and the trial's progress (recording.py). The statements 
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from .architectures import architecture
@@ -19,7 +21,7 @@ from .composition import Composition
 from .devices import bind
 from .errors import EasemlError, TrialFailed
 from .memory import slot_share
-from .session import Session, Statement, only_column
+from .session import Kept, Session, Statement, only_column
 from .trainers import trainer_for
 from .value_types import JSON
 
@@ -143,10 +145,13 @@ class OpenedUnit(NamedTuple):
 OPEN_UNIT = Statement(
     "SELECT architecture, config, max_epochs, checkpoint_id, best_checkpoint_id, best_epoch, best_metric_value,"
     " best_loss, metric, dataset_id, train_rows, device, n_threads, memory_limit_bytes, started_at,"
-    " (SELECT count(*) FROM easeml.slots) AS n_slots FROM easeml.open_unit($1)",
-    ("jsonb",),
+    " $2 AS n_slots FROM easeml.open_unit($1)",
+    ("jsonb", "int8"),
     OpenedUnit,
 )
+COUNT_SLOTS: Statement[int] = Statement("SELECT count(*) AS n_slots FROM easeml.slots", (), only_column)
+COUNT_HOLDS_SECONDS = 1.0
+"""As long as anybody's snapshot is old, each count goes through what all units since have written there."""
 RECORD_START: Statement[Instant] = Statement(
     "UPDATE easeml.slots SET start_seconds = start_seconds || jsonb_build_object($2, $3) WHERE slot_id = $1"
     " RETURNING clock_timestamp()",
@@ -155,10 +160,29 @@ RECORD_START: Statement[Instant] = Statement(
 )
 
 
+@dataclass
+class _Counted:
+    """How many slots there were when the session last counted them."""
+
+    n_slots: int = 1
+    at: float = -math.inf
+
+
+COUNTED: Kept[_Counted] = Kept(_Counted)
+
+
 def open_unit(session: Session, unit: Unit) -> UnitContext:
     """Read the unit's context and bind the session to its slot. Raises StaleLease when the step is not due."""
-    found = bound_context(session.row(OPEN_UNIT, unit.text))
+    found = bound_context(session.row(OPEN_UNIT, unit.text, _n_slots(session)))
     return found._replace(started_at=_prepared(session, unit, found) or found.started_at)
+
+
+def _n_slots(session: Session) -> int:
+    """Return how many slots there are, or were a moment ago."""
+    counted = session.kept(COUNTED)
+    if time.monotonic() - counted.at > COUNT_HOLDS_SECONDS:
+        counted.n_slots, counted.at = session.row(COUNT_SLOTS), time.monotonic()
+    return counted.n_slots
 
 
 def _prepared(session: Session, unit: Unit, found: UnitContext) -> Instant | None:

@@ -1,5 +1,31 @@
 -- Opening a unit, and counting it as done: each step refuses a unit that is no longer due. All run in the session of the slot.
 
+-- As long as anybody's old snapshot keeps all versions of a row, an index finds the newest by going through all of them, and each unit adds some. So a
+-- session remembers where the rows of its unit lay when it last saw them, and looks there first. Who finds nothing there looks once more: somebody changed the row just then.
+CREATE FUNCTION easeml.trial_place(trial_id bigint) RETURNS tid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    place tid := nullif(current_setting('easeml.trial_place', true), '')::tid;
+BEGIN
+    IF NOT EXISTS (SELECT FROM easeml.trials t WHERE t.ctid = place AND t.trial_id = trial_place.trial_id) THEN
+        SELECT t.ctid INTO place FROM easeml.trials t WHERE t.trial_id = trial_place.trial_id;
+    END IF;
+    RETURN place;
+END
+$$;
+COMMENT ON FUNCTION easeml.trial_place(bigint) IS 'Returns where the row of a trial lies, first looking where this session last saw it (internal).';
+
+CREATE FUNCTION easeml.slot_place(slot_id integer) RETURNS tid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    place tid := nullif(current_setting('easeml.slot_place', true), '')::tid;
+BEGIN
+    IF NOT EXISTS (SELECT FROM easeml.slots s WHERE s.ctid = place AND s.slot_id = slot_place.slot_id) THEN
+        SELECT s.ctid INTO place FROM easeml.slots s WHERE s.slot_id = slot_place.slot_id;
+    END IF;
+    RETURN place;
+END
+$$;
+COMMENT ON FUNCTION easeml.slot_place(integer) IS 'Returns where the row of a slot lies, first looking where this session last saw it (internal).';
+
 CREATE FUNCTION easeml.open_unit(unit jsonb,
     OUT architecture text, OUT config jsonb, OUT max_epochs integer, OUT checkpoint_id bigint,
     OUT best_checkpoint_id bigint, OUT best_epoch integer, OUT best_metric_value double precision, OUT best_loss double precision,
@@ -8,17 +34,22 @@ CREATE FUNCTION easeml.open_unit(unit jsonb,
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;
+    place tid;
     rank integer := coalesce((unit #>> '{gang,rank}')::integer, 0);
     first_step integer := (unit ->> 'step')::integer - rank;
 BEGIN
     -- What somebody's open transaction holds could not be recorded in the end: better to know before the work than after.
     -- Of a gang only the first rank asks, or the ranks would hold the row from one another.
-    IF rank = 0 THEN
-        SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint FOR NO KEY UPDATE NOWAIT;
-    ELSE
-        SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
-    END IF;
-    IF NOT FOUND THEN
+    FOR look IN 1..2 LOOP
+        place := easeml.trial_place((unit ->> 'trial_id')::bigint);
+        IF rank = 0 THEN
+            SELECT t.* INTO trial FROM easeml.trials t WHERE t.ctid = place FOR NO KEY UPDATE NOWAIT;
+        ELSE
+            SELECT t.* INTO trial FROM easeml.trials t WHERE t.ctid = place;
+        END IF;
+        EXIT WHEN FOUND;
+    END LOOP;
+    IF trial.trial_id IS NULL THEN
         PERFORM easeml.fail('ML003', format('trial %s is gone', unit ->> 'trial_id'));
     ELSIF trial.n_steps_done <> first_step OR trial.status NOT IN ('waiting', 'running') THEN
         PERFORM easeml.fail('ML006', format('trial %s is %s with %s steps done: step %s is not due',
@@ -35,12 +66,17 @@ BEGIN
     FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
     IF trial.status = 'waiting' AND rank = 0 THEN
         UPDATE easeml.trials t SET status = 'running', started_at = coalesce(t.started_at, open_unit.started_at)
-        WHERE t.trial_id = trial.trial_id AND t.status = 'waiting';
+        WHERE t.trial_id = trial.trial_id AND t.status = 'waiting' RETURNING t.ctid INTO place;
     END IF;
-    UPDATE easeml.slots s SET trial_id = trial.trial_id, kind = unit ->> 'kind', epoch = (unit ->> 'epoch')::integer,
-        partition_number = (unit ->> 'partition_number')::integer, unit_started_at = open_unit.started_at, backend_pid = pg_backend_pid()
-    WHERE s.slot_id = (unit ->> 'slot_id')::integer
-    RETURNING s.device, s.n_threads, s.memory_limit_bytes INTO device, n_threads, memory_limit_bytes;
+    PERFORM set_config('easeml.trial_place', place::text, false);
+    FOR look IN 1..2 LOOP
+        UPDATE easeml.slots s SET trial_id = trial.trial_id, kind = unit ->> 'kind', epoch = (unit ->> 'epoch')::integer,
+            partition_number = (unit ->> 'partition_number')::integer, unit_started_at = open_unit.started_at, backend_pid = pg_backend_pid()
+        WHERE s.ctid = easeml.slot_place((unit ->> 'slot_id')::integer)
+        RETURNING s.device, s.n_threads, s.memory_limit_bytes, s.ctid INTO device, n_threads, memory_limit_bytes, place;
+        EXIT WHEN FOUND;
+    END LOOP;
+    PERFORM set_config('easeml.slot_place', place::text, false);
 END
 $$;
 COMMENT ON FUNCTION easeml.open_unit(jsonb) IS
@@ -60,41 +96,53 @@ $$;
 COMMENT ON FUNCTION easeml.fence(jsonb) IS 'Refuses to record a unit whose coordinator no longer holds the lease (internal).';
 
 CREATE FUNCTION easeml.leave_slot(unit jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    place tid;
 BEGIN
-    UPDATE easeml.slots s SET unit_started_at = NULL, n_units_done = s.n_units_done + (unit ->> 'kind' <> 'pilot')::integer
-    WHERE s.slot_id = (unit ->> 'slot_id')::integer AND s.backend_pid = coalesce((unit ->> 'backend_pid')::integer, pg_backend_pid()) AND s.status <> 'lost';
-    IF NOT FOUND THEN
+    FOR look IN 1..2 LOOP
+        UPDATE easeml.slots s SET unit_started_at = NULL, n_units_done = s.n_units_done + (unit ->> 'kind' <> 'pilot')::integer
+        WHERE s.ctid = easeml.slot_place((unit ->> 'slot_id')::integer) AND s.backend_pid = coalesce((unit ->> 'backend_pid')::integer, pg_backend_pid())
+            AND s.status <> 'lost'
+        RETURNING s.ctid INTO place;
+        EXIT WHEN FOUND;
+    END LOOP;
+    IF place IS NULL THEN
         PERFORM easeml.fail('ML006', format('slot %s was given up or taken away meanwhile: step %s is not recorded', unit ->> 'slot_id', unit ->> 'step'));
     END IF;
+    PERFORM set_config('easeml.slot_place', place::text, false);
 END
 $$;
 COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS
     'Clears the unit from the row of its slot. Refuses if the slot was given up, so that a stuck unit that wakes up records nothing (internal).';
 
--- One version of the row a unit, and few looks at it: as long as anybody's old snapshot keeps all versions, each look goes through all of them.
+-- One version of the row a unit.
 CREATE FUNCTION easeml.advance(unit jsonb, seconds double precision DEFAULT 0, trained_seconds double precision DEFAULT NULL, from_checkpoint_id bigint DEFAULT NULL,
     new_checkpoint_id bigint DEFAULT NULL) RETURNS easeml.trials LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    trial easeml.trials;
+    moved record;
     others jsonb := coalesce(unit #> '{gang,others}', '[]');
     n_steps integer := 1 + jsonb_array_length(others);
 BEGIN
-    UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + n_steps,
-        status = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * d.n_partitions::bigint THEN 'finished'
-            WHEN t.n_steps_done + n_steps = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.status END,
-        finished_at = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * d.n_partitions::bigint THEN clock_timestamp() END,
-        slot_seconds = t.slot_seconds + seconds, training_seconds = CASE WHEN trained_seconds IS NULL THEN t.training_seconds ELSE coalesce(t.training_seconds, 0) + trained_seconds END,
-        checkpoint_id = coalesce(new_checkpoint_id, t.checkpoint_id)
-    FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
-    WHERE t.trial_id = (unit ->> 'trial_id')::bigint AND r.run_id = t.run_id AND t.n_steps_done = (unit ->> 'step')::integer AND t.status = 'running'
-        AND (new_checkpoint_id IS NULL OR t.checkpoint_id IS NOT DISTINCT FROM from_checkpoint_id)
-    RETURNING t.* INTO trial;
-    IF trial.trial_id IS NULL THEN
+    FOR look IN 1..2 LOOP
+        UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + n_steps,
+            status = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * d.n_partitions::bigint THEN 'finished'
+                WHEN t.n_steps_done + n_steps = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.status END,
+            finished_at = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * d.n_partitions::bigint THEN clock_timestamp() END,
+            slot_seconds = t.slot_seconds + seconds, training_seconds = CASE WHEN trained_seconds IS NULL THEN t.training_seconds ELSE coalesce(t.training_seconds, 0) + trained_seconds END,
+            checkpoint_id = coalesce(new_checkpoint_id, t.checkpoint_id)
+        FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
+        WHERE t.ctid = easeml.trial_place((unit ->> 'trial_id')::bigint) AND r.run_id = t.run_id AND t.n_steps_done = (unit ->> 'step')::integer AND t.status = 'running'
+            AND (new_checkpoint_id IS NULL OR t.checkpoint_id IS NOT DISTINCT FROM from_checkpoint_id)
+        RETURNING t AS trial, t.ctid AS place INTO moved;
+        EXIT WHEN FOUND;
+    END LOOP;
+    IF moved.place IS NULL THEN
         PERFORM easeml.fail('ML006', format('trial %s was stopped or moved on meanwhile: step %s is not recorded', unit ->> 'trial_id', unit ->> 'step'));
     END IF;
+    PERFORM set_config('easeml.trial_place', moved.place::text, false);
     PERFORM easeml.leave_slot(unit);
     PERFORM easeml.leave_slot(unit || other) FROM jsonb_array_elements(others) other WHERE other -> 'slot_id' <> unit -> 'slot_id';
-    RETURN trial;
+    RETURN moved.trial;
 END
 $$;
 COMMENT ON FUNCTION easeml.advance(jsonb, double precision, double precision, bigint, bigint) IS

@@ -54,7 +54,7 @@ DECLARE
     finished timestamptz;
 BEGIN
     PERFORM easeml.fence(unit);
-    SELECT t.tenant, t.checkpoint_id INTO tenant, before_id FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    SELECT t.tenant, t.checkpoint_id INTO tenant, before_id FROM easeml.trials t WHERE t.ctid = easeml.trial_place((unit ->> 'trial_id')::bigint);
     IF chunked_checkpoint_id IS NULL AND FOUND THEN
         INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256, state)
         VALUES ((unit ->> 'trial_id')::bigint, tenant, (unit ->> 'epoch')::integer, length(state), sha256, state)
@@ -77,7 +77,7 @@ BEGIN
     INSERT INTO easeml.training_units (trial_id, run_id, tenant, epoch, position, partition_number, slot_id, attempt, seed, lease_number,
         started_at, finished_at, training_seconds, n_rows, loss, from_checkpoint_id, checkpoint_id, state_bytes, state_sha256, read_bytes, n_slots, stack)
     SELECT trial.trial_id, trial.run_id, trial.tenant, g.epoch, u.position, u.partition_number, u.slot_id, g.attempt, u.seed, g.lease_number,
-        (easeml.share_of_time(unit, u.rank, record_training.started_at, finished)).*, u.training_seconds, u.n_rows, u.loss, before_id, new_checkpoint_id, u.state_bytes,
+        w.started_at, w.finished_at, u.training_seconds, u.n_rows, u.loss, before_id, new_checkpoint_id, u.state_bytes,
         record_training.sha256, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1),
         (SELECT array_agg(k.value::integer ORDER BY k.ordinality) FROM jsonb_array_elements_text(unit -> 'stack') WITH ORDINALITY k)
     FROM jsonb_to_record(unit) g(epoch integer, attempt integer, lease_number bigint) CROSS JOIN (
@@ -87,7 +87,8 @@ BEGIN
         UNION ALL
         SELECT o.position - (unit ->> 'position')::integer, o.position, o.partition_number, o.slot_id, o.seed, o.training_seconds, o.n_rows, o.loss, o.read_bytes, 0
         FROM jsonb_to_recordset(unit #> '{gang,others}') o(position integer, partition_number integer, slot_id integer, seed bigint,
-            training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint)) u;
+            training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint)) u
+    CROSS JOIN LATERAL easeml.share_of_time(unit, u.rank, record_training.started_at, finished) w;
     -- Keep, of each trial, the newest state and that of its best epoch; and as long as the newest lies on other servers only, the one that the epoch began with.
     DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = before_id AND c.checkpoint_id IS DISTINCT FROM trial.best_checkpoint_id AND (c.is_elsewhere OR NOT stays_elsewhere)
     RETURNING c.n_bytes, c.is_elsewhere INTO pruned_bytes, was_elsewhere;
@@ -112,13 +113,14 @@ BEGIN
     trial := easeml.advance(unit, easeml.slot_seconds(unit, finished - record_evaluation.started_at));
     INSERT INTO easeml.evaluations (trial_id, run_id, tenant, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes, n_slots)
     SELECT trial.trial_id, trial.run_id, trial.tenant, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, g.attempt, g.lease_number,
-        (easeml.share_of_time(unit, u.rank, record_evaluation.started_at, finished)).*, u.statistics, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
+        w.started_at, w.finished_at, u.statistics, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
     FROM jsonb_to_record(unit) g(attempt integer, lease_number bigint) CROSS JOIN (
         SELECT 0 AS rank, f.partition_number, f.slot_id, record_evaluation.statistics, record_evaluation.read_bytes
         FROM jsonb_to_record(unit) f(partition_number integer, slot_id integer)
         UNION ALL
         SELECT o.position - (unit ->> 'position')::integer, o.partition_number, o.slot_id, o.statistics, o.read_bytes
-        FROM jsonb_to_recordset(unit #> '{gang,others}') o(position integer, partition_number integer, slot_id integer, statistics jsonb, read_bytes bigint)) u;
+        FROM jsonb_to_recordset(unit #> '{gang,others}') o(position integer, partition_number integer, slot_id integer, statistics jsonb, read_bytes bigint)) u
+    CROSS JOIN LATERAL easeml.share_of_time(unit, u.rank, record_evaluation.started_at, finished) w;
     SELECT d.n_partitions INTO n_partitions FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
     SELECT CASE WHEN count(*) = n_partitions THEN jsonb_agg(e.statistics ORDER BY e.partition_number) END INTO all_statistics
     FROM easeml.evaluations e WHERE e.trial_id = trial.trial_id AND e.epoch = record_evaluation.epoch AND e.split = record_evaluation.split;
@@ -131,10 +133,11 @@ COMMENT ON FUNCTION easeml.record_evaluation(jsonb, timestamptz, integer, text, 
 CREATE FUNCTION easeml.record_metrics(unit jsonb, epoch integer, split text, n_rows bigint, metrics jsonb, new_best_checkpoint_id bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;
+    place tid;
     pruned_bytes bigint;
     metric_value double precision;
 BEGIN
-    SELECT t.* INTO trial FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint;
+    SELECT t.* INTO trial FROM easeml.trials t WHERE t.ctid = easeml.trial_place((unit ->> 'trial_id')::bigint);
     SELECT (metrics ->> r.metric)::double precision INTO metric_value FROM easeml.runs r WHERE r.run_id = trial.run_id;
     INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy, balanced_accuracy, macro_f1, log_loss, rmse, mae, r2, n_classes, metric_error,
         mse, psnr, ssim, token_accuracy, training_loss, training_seconds)
@@ -148,7 +151,9 @@ BEGIN
     IF new_best_checkpoint_id IS NOT NULL THEN
         UPDATE easeml.trials t SET best_epoch = record_metrics.epoch, best_metric_value = metric_value, best_checkpoint_id = new_best_checkpoint_id,
             best_loss = coalesce(metrics ->> 'log_loss', metrics ->> 'rmse')::double precision
-        WHERE t.trial_id = trial.trial_id;
+        WHERE t.ctid = easeml.trial_place(trial.trial_id)
+        RETURNING t.ctid INTO place;
+        PERFORM set_config('easeml.trial_place', place::text, false);
         DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.best_checkpoint_id AND c.checkpoint_id <> new_best_checkpoint_id
         RETURNING c.n_bytes INTO pruned_bytes;
         PERFORM easeml.note_takeover(trial.trial_id);

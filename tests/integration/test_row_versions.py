@@ -14,6 +14,8 @@ RECORDS = {
     "train": "SELECT easeml.record_training(%s, now(), 2.0, 10, 0.5, 0, repeat('a', 64), '\\x00')",
     "evaluate": "SELECT easeml.record_evaluation(%s, now(), 1, 'validation', '{}', 0)",
 }
+CHANGED = {"trials": "slot_seconds = slot_seconds + 1", "slots": "n_units_done = n_units_done + 1"}
+N_PAGES = "SELECT pg_stat_get_xact_blocks_fetched(%s::regclass)"
 N_UPDATED = "SELECT pg_stat_get_xact_tuples_updated('easeml.trials'::regclass)"
 
 
@@ -51,3 +53,23 @@ def test_a_unit_whose_trial_got_another_state_meanwhile_is_not_recorded(
         advance = "SELECT easeml.advance(%s, 1, 1, from_checkpoint_id => 7, new_checkpoint_id => 8)"
         with pytest.raises(Exception, match="was stopped or moved on meanwhile: step 0 is not recorded"):
             database.execute(advance, [json.dumps(unit | {"kind": "train"})])
+
+
+@pytest.mark.parametrize("table", ["trials", "slots"])
+def test_a_session_finds_the_rows_of_its_unit_where_it_left_them(
+    database: Session, unit: dict[str, object], table: str
+) -> None:
+    order = json.dumps(unit | {"kind": "train"})
+    reader = database.as_role("rita", "easeml_reader")
+    with reader.transaction():
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT count(*) FROM easeml.leaderboard")  # until this ends, every version stays
+        change = f"UPDATE easeml.{table} SET {CHANGED[table]}"
+        database.execute(f"DO $$ BEGIN FOR i IN 1..2000 LOOP {change}; COMMIT; END LOOP; END $$")
+        pages = int(database.value("SELECT pg_relation_size(%s) / 8192", f"easeml.{table}"))
+        assert pages > 30
+        database.execute("SELECT easeml.open_unit(%s)", [order])
+        with database.transaction(force_rollback=True):
+            before = database.value(N_PAGES, f"easeml.{table}")
+            database.execute("SELECT easeml.open_unit(%s)", [order])
+            assert database.value(N_PAGES, f"easeml.{table}") - before < 10
