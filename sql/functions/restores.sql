@@ -68,7 +68,10 @@ BEGIN
             string_agg(format('c.%I IS NOT NULL', a.attname), ' AND ') AS is_given
         FROM pg_constraint c CROSS JOIN LATERAL unnest(c.conkey, c.confkey) k(child, parent)
         JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.child JOIN pg_attribute b ON b.attrelid = c.confrelid AND b.attnum = k.parent
-        WHERE c.contype = 'f' AND c.connamespace = 'easeml'::regnamespace GROUP BY c.oid, c.conname ORDER BY c.conrelid::regclass::text, c.conname
+        WHERE c.contype = 'f' AND c.connamespace = 'easeml'::regnamespace GROUP BY c.oid, c.conname
+        -- What units record names its trial without a foreign key (tables/results.sql).
+        UNION ALL SELECT format('easeml.%I', k.child)::regclass, 'easeml.trials'::regclass, 'p.trial_id = c.trial_id AND p.tenant = c.tenant', 'true'
+        FROM unnest('{checkpoints,training_units,evaluations,epoch_metrics}'::text[]) k(child) ORDER BY 1, 3
     LOOP
         EXECUTE format('SELECT count(*) FROM %s c WHERE %s AND NOT EXISTS (SELECT FROM %s p WHERE %s)', reference.child, reference.is_given, reference.parent, reference.matches) INTO n;
         IF n > 0 THEN
@@ -78,7 +81,7 @@ BEGIN
     RETURN nullif(array_to_string(broken, ', '), '');
 END
 $$;
-COMMENT ON FUNCTION easeml.broken_references() IS 'Says which rows name others that are not there, by all foreign keys; NULL if none does (internal).';
+COMMENT ON FUNCTION easeml.broken_references() IS 'Says which rows name others that are not there, by all foreign keys and what units record; NULL if none does (internal).';
 
 CREATE FUNCTION easeml.finish_restore(allow_missing boolean DEFAULT false) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -37,19 +37,23 @@ COMMENT ON FUNCTION easeml.lock_serving(name, text) IS 'Makes changes by hand of
 
 CREATE FUNCTION easeml.note_takeover(trial_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    serving record;
+    better record;
+    answering bigint;
 BEGIN
+    SELECT d.tenant, d.dataset_name, r.metric, t.best_metric_value INTO better FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+    WHERE t.ctid = easeml.trial_place(note_takeover.trial_id);
+    SELECT s.trial_id INTO answering FROM easeml.servings s WHERE s.tenant = better.tenant AND s.dataset_name = better.dataset_name ORDER BY s.serving_id DESC LIMIT 1;
+    IF answering = note_takeover.trial_id THEN
+        RETURN;
+    END IF;
     -- A unit waits for nobody's transaction: what it cannot write down is written down with the next change.
-    SELECT m.tenant, m.dataset_name INTO serving
-    FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
-    WHERE t.trial_id = note_takeover.trial_id AND m.metric = r.metric
+    PERFORM FROM easeml.serving_metrics m WHERE m.tenant = better.tenant AND m.dataset_name = better.dataset_name AND m.metric = better.metric
         AND NOT EXISTS (SELECT FROM easeml.deployments p WHERE p.tenant = m.tenant AND p.dataset_name = m.dataset_name)
-        AND NOT EXISTS (SELECT FROM easeml.trials l
-            WHERE l.trial_id = (SELECT s.trial_id FROM easeml.servings s WHERE s.tenant = m.tenant AND s.dataset_name = m.dataset_name ORDER BY s.serving_id DESC LIMIT 1)
-                AND (l.trial_id = t.trial_id OR CASE WHEN m.is_higher_better THEN l.best_metric_value > t.best_metric_value ELSE l.best_metric_value < t.best_metric_value END))
+        AND NOT EXISTS (SELECT FROM easeml.trials l WHERE l.trial_id = answering
+            AND CASE WHEN m.is_higher_better THEN l.best_metric_value > better.best_metric_value ELSE l.best_metric_value < better.best_metric_value END)
     FOR NO KEY UPDATE OF m SKIP LOCKED;
     IF FOUND THEN
-        PERFORM easeml.note_serving(serving.tenant, serving.dataset_name, 'better');
+        PERFORM easeml.note_serving(better.tenant, better.dataset_name, 'better');
     END IF;
 END
 $$;

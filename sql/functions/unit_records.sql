@@ -173,3 +173,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.record_pilot(jsonb, double precision, double precision) IS 'Records how long the units of a trial are expected to take (internal).';
+
+CREATE FUNCTION easeml.delete_results() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM easeml.checkpoints c WHERE c.trial_id = OLD.trial_id;
+    DELETE FROM easeml.training_units u WHERE u.trial_id = OLD.trial_id;
+    DELETE FROM easeml.evaluations e WHERE e.trial_id = OLD.trial_id;
+    DELETE FROM easeml.epoch_metrics m WHERE m.trial_id = OLD.trial_id;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.delete_results() IS 'Removes what the units of a trial have recorded, with the trial (trigger).';
+CREATE TRIGGER trial_results AFTER DELETE ON easeml.trials FOR EACH ROW EXECUTE FUNCTION easeml.delete_results();

@@ -1,4 +1,6 @@
 -- What was done: units, checkpoints, evaluations, events. Each unit writes its rows in the transaction that records it.
+-- Units, checkpoints, evaluations and metrics have no foreign key to trials, whose rows each unit changes: as long as anybody's snapshot is old, each check would go
+-- through all versions of the trial. The transaction that writes them holds the trial, the trigger trial_results removes them with it, and easeml.broken_references looks at them.
 
 CREATE TABLE easeml.checkpoints (
     checkpoint_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -10,8 +12,7 @@ CREATE TABLE easeml.checkpoints (
     state bytea,
     created_at timestamptz NOT NULL DEFAULT now(),
     is_elsewhere boolean NOT NULL DEFAULT false,
-    UNIQUE (checkpoint_id, tenant),
-    FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
+    UNIQUE (checkpoint_id, tenant)
 );
 ALTER TABLE easeml.checkpoints ALTER state SET STORAGE EXTERNAL;
 ALTER TABLE easeml.checkpoints SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50,
@@ -69,8 +70,7 @@ CREATE TABLE easeml.training_units (
     read_bytes bigint NOT NULL DEFAULT 0,
     n_slots integer NOT NULL DEFAULT 1 CHECK (n_slots >= 1),
     stack integer[] CHECK (cardinality(stack) = 3 AND array_position(stack, NULL) IS NULL),
-    UNIQUE (trial_id, epoch, partition_number),
-    FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
+    UNIQUE (trial_id, epoch, partition_number)
 );
 CREATE INDEX training_units_run ON easeml.training_units (run_id);
 CREATE INDEX training_units_started ON easeml.training_units (started_at);
@@ -96,8 +96,7 @@ CREATE TABLE easeml.evaluations (
     read_bytes bigint NOT NULL DEFAULT 0,
     n_slots integer NOT NULL DEFAULT 1 CHECK (n_slots >= 1),
     n_rows bigint GENERATED ALWAYS AS ((statistics ->> 'n_rows')::bigint) STORED,
-    PRIMARY KEY (trial_id, epoch, split, partition_number),
-    FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
+    PRIMARY KEY (trial_id, epoch, split, partition_number)
 );
 CREATE INDEX evaluations_run ON easeml.evaluations (run_id);
 CREATE INDEX evaluations_started ON easeml.evaluations (started_at);
@@ -133,8 +132,7 @@ CREATE TABLE easeml.epoch_metrics (
     ssim double precision,
     token_accuracy double precision,
     measured_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (trial_id, epoch, split),
-    FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
+    PRIMARY KEY (trial_id, epoch, split)
 );
 CREATE INDEX epoch_metrics_run ON easeml.epoch_metrics (run_id);
 COMMENT ON TABLE easeml.epoch_metrics IS 'Metrics of a trial after an epoch over a whole split; metric_value is the metric of the run.';

@@ -30,6 +30,10 @@ ALTER TABLE easeml.segments DROP CONSTRAINT segments_engine_check, ADD CONSTRAIN
 ALTER TABLE easeml.servings DROP CONSTRAINT servings_reason_check,
     ADD CONSTRAINT servings_reason_check CHECK (reason IN ('better', 'deployed', 'undeployed', 'rolled back', 'dropped', 'metric', 'refreshed'));
 ALTER TABLE easeml.checkpoints ADD COLUMN IF NOT EXISTS is_elsewhere boolean NOT NULL DEFAULT false;
+ALTER TABLE easeml.checkpoints DROP CONSTRAINT IF EXISTS checkpoints_trial_id_tenant_fkey;
+ALTER TABLE easeml.training_units DROP CONSTRAINT IF EXISTS training_units_trial_id_tenant_fkey;
+ALTER TABLE easeml.evaluations DROP CONSTRAINT IF EXISTS evaluations_trial_id_tenant_fkey;
+ALTER TABLE easeml.epoch_metrics DROP CONSTRAINT IF EXISTS epoch_metrics_trial_id_tenant_fkey;
 
 -- The examples of tasks; whoever had a schema of that name could have objects in it.
 DO $tasks$

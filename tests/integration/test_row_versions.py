@@ -73,3 +73,15 @@ def test_a_session_finds_the_rows_of_its_unit_where_it_left_them(
             before = database.value(N_PAGES, f"easeml.{table}")
             database.execute("SELECT easeml.open_unit(%s)", [order])
             assert database.value(N_PAGES, f"easeml.{table}") - before < 10
+
+
+def test_what_units_have_recorded_goes_with_their_run(database: Session, unit: dict[str, object]) -> None:
+    database.execute(RECORDS["train"], [json.dumps(unit | {"kind": "train"})])
+    order = json.dumps(unit | {"kind": "validate", "step": 1})
+    database.execute(RECORDS["evaluate"], [order])
+    database.execute("SELECT easeml.record_metrics(%s, 1, 'validation', 10, '{\"accuracy\": 0.5}', NULL)", [order])
+    tables = ("checkpoints", "training_units", "evaluations", "epoch_metrics")
+    counts = {table: f"SELECT count(*) FROM easeml.{table}" for table in tables}
+    assert {table: database.value(count) for table, count in counts.items()} == dict.fromkeys(tables, 1)
+    database.execute("DELETE FROM easeml.runs")
+    assert {table: database.value(count) for table, count in counts.items()} == dict.fromkeys(tables, 0)
