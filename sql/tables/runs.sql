@@ -98,7 +98,7 @@ CREATE TABLE easeml.trials (
     n_steps_done integer NOT NULL DEFAULT 0,
     slot_seconds double precision NOT NULL DEFAULT 0,
     training_seconds double precision,
-    checkpoint_id bigint,  -- no foreign key: a cycle with checkpoints would lose every row at a plain restore
+    checkpoint_id bigint,  -- no foreign key: the index that it needs would hold a column that each unit changes
     best_epoch integer,
     best_metric_value double precision,
     best_loss double precision,
