@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from werkzeug.wrappers import Response as BaseResponse
 
 from easeml_db.console.curves import chart_of
+from easeml_db.console.inputs import example_input
 from easeml_db.console.pictures import answer_source, example_png, is_picture
 from easeml_db.console.rows import Connection, Row, connected, example_bytes, examples, one, rows, switch
 from easeml_db.errors import InvalidArgument
@@ -106,7 +107,7 @@ def infer(task_id: int) -> str:
     named = _named_outputs(classes, answer)
     return render_template(
         "infer.html", task=found, takes_picture=takes_picture, answer=answer, source=source, named=named,
-        given=request.form.get("input", ""),
+        given=request.form.get("input", ""), example=_example(found),
     )  # fmt: skip
 
 
@@ -155,11 +156,15 @@ def _answer(connection: Connection, task: Row, takes_picture: bool) -> dict[str,
         except (ValueError, RecursionError) as error:
             said = "nested too deep" if isinstance(error, RecursionError) else str(error)
             raise InvalidArgument(
-                f"expected the input as JSON: {said}", hint="For example [[1, 2], [3, 4]]."
+                f"expected the input as JSON: {said}", hint=f"For example {_example(task)}."
             ) from error
     found = connection.execute("SELECT easeml.infer(%s, %s) AS answer", [task["task_name"], value]).fetchone()
     answer: dict[str, Any] = found["answer"] if found else {}
     return answer
+
+
+def _example(task: Row) -> str:
+    return example_input(task["inputs"], task["recursive"] or [])
 
 
 def _named_outputs(classes: list[str] | None, answer: dict[str, Any] | None) -> list[tuple[str, float]]:

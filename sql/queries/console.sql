@@ -10,7 +10,7 @@ ORDER BY t.tenant <> easeml.current_tenant(), t.tenant, t.task_name LIMIT 200
 -- name: task
 -- One task.
 SELECT t.task_id, t.tenant, t.task_name, t.program, t.template, t.examples, t.n_examples, t.n_off, t.n_pending, t.newest_version, t.problem, t.run_after_examples, t.run_after_minutes,
-    k.specification ->> 'workload' AS workload, k.specification -> 'inputs' AS inputs, nullif(k.specification -> 'output', 'null') AS output,
+    k.specification ->> 'workload' AS workload, k.specification -> 'inputs' AS inputs, k.specification -> 'recursive' AS recursive, nullif(k.specification -> 'output', 'null') AS output,
     s.architecture, s.metric, s.validation_metric AS best, coalesce(t.tenant = easeml.current_tenant(), false) AS is_own
 FROM easeml.task_status t JOIN easeml.tasks k USING (task_id) LEFT JOIN easeml.serving s ON s.tenant = t.tenant AND s.dataset_name = t.task_name
 WHERE t.task_id = %(task_id)s

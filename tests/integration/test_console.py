@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from typing import TYPE_CHECKING, Any
@@ -187,6 +188,40 @@ def test_a_picture_is_asked_about(ada: Session, browser: Callable[..., FlaskClie
     for given, problem in (("nonsense", "expected the input as JSON"), ("[1]", "expected")):
         answer = client.post(f"/tasks/{task_id}/infer", data={**form, "input": given})
         assert (answer.status_code, problem in answer.text) == (400, True)
+
+
+def test_a_tree_is_shown_by_its_columns_and_asked_about_as_the_form_says(
+    module_coordinated: Session, browser: Callable[..., FlaskClient]
+) -> None:
+    eve = module_coordinated.as_role("eve", "easeml_tenant")
+    module_coordinated.execute("CREATE SCHEMA of_eve AUTHORIZATION eve")
+    program = "{input: {[word :: Tensor[2]],[left, right]}, output: {[Tensor[2]],[]}}"
+    create(eve, "sentences", program, schema="of_eve", run_after_examples=None, run_after_minutes=None)
+    said = '{"word": [0, 0], "left": {"word": [0, 0]}, "right": null}'
+    eve.execute("SELECT easeml.feed('sentences', examples => %s::text)", [f'{{"input": {said}, "output": "1"}}'])
+    client, task_id = browser("eve"), number(eve, "sentences")
+    assert "<small>input_left</small> [2, null]</code>" in client.get(f"/tasks/{task_id}/refine").text
+    page = client.get(f"/tasks/{task_id}/infer").text
+    assert f"such as <code>{html.escape(said)}</code>".replace("&quot;", "&#34;") in page
+    broken = client.post(f"/tasks/{task_id}/infer", data={"form_token": token(page), "input": "{"})
+    assert html.escape(f"For example {said}").replace("&quot;", "&#34;") in broken.text
+
+
+@pytest.mark.parametrize(
+    ("examples", "minutes", "said"),
+    [
+        (10, 2.5, "after 10 examples or 2.5 minutes"),
+        (10, None, "after 10 examples"),
+        (None, 2.5, "after 2.5 minutes"),
+        (None, None, "by hand"),
+    ],
+)
+def test_a_task_says_when_a_run_begins(
+    ada: Session, browser: Callable[..., FlaskClient], examples: int | None, minutes: float | None, said: str
+) -> None:
+    ada.execute("SELECT easeml.alter_task(%s, %s, %s)", [MARKUP, examples, minutes])
+    page = browser("ada").get(f"/tasks/{number(ada, MARKUP)}").text
+    assert f"a run begins {said}</dd>" in page
 
 
 def test_a_run_is_asked_for_and_logging_out_ends_the_login(ada: Session, browser: Callable[..., FlaskClient]) -> None:

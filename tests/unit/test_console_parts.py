@@ -8,6 +8,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from easeml_db.console.curves import MOST_LINES, chart_of
+from easeml_db.console.inputs import example_input
 from easeml_db.console.logins import IDLE_SECONDS, MOST_FAILURES, MOST_LOGINS, Logins, is_same
 from easeml_db.console.rows import dsn_of_role
 from easeml_db.console.settings import Settings
@@ -157,3 +158,30 @@ def test_without_measures_there_is_no_chart_and_equal_ones_have_room() -> None:
     many = chart_of([row(number, 1, 1.0, 0.1) for number in range(MOST_LINES + 9)])
     assert many is not None
     assert len(many.lines) == MOST_LINES
+
+
+def entry(name: str, shape: list[int], n_values: int, role: str | None = None) -> dict[str, Any]:
+    return {"name": name, "shape": shape, "n_values": n_values, **({"role": role} if role else {})}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "recursive", "example"),
+    [
+        ([entry("field1", [3], 3)], [], "[0, 0, 0]"),
+        ([entry("field1", [2, 2], 4)], [], "[[0, 0], [0, 0]]"),
+        ([entry("field1", [64, 64, 3], 12288)], [], "Tensor[64,64,3]"),
+        ([entry("a", [1], 1), entry("b", [50], 50)], [], '{"a": [0], "b": Tensor[50]}'),
+        ([entry("field1", [2], 2, "object")], ["next"], "[[0, 0], [0, 0]]"),
+        (
+            [
+                entry("word", [2], 2, "object"),
+                entry("left", [], 1, "link"),
+                entry("right", [], 1, "link"),
+            ],
+            ["left", "right"],
+            '{"word": [0, 0], "left": {"word": [0, 0]}, "right": null}',
+        ),
+    ],
+)
+def test_the_form_shows_what_goes_in(inputs: list[dict[str, Any]], recursive: list[str], example: str) -> None:
+    assert example_input(inputs, recursive) == example
