@@ -167,6 +167,11 @@ def _array(images: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Sour
         array = np.load(images, mmap_mode="r", allow_pickle=False)
         given = np.load(labels, allow_pickle=False) if labels.suffix == ".npy" else None
     except (OSError, ValueError, EOFError) as error:
+        if images.suffix != ".npy":
+            raise InvalidArgument(
+                f"{images}: expected a folder of pictures, or a .npy file of them",
+                hint="Put pictures into a folder, and name each with its label in the CSV.",
+            ) from error
         raise InvalidArgument(f"cannot read {images} and {labels} as .npy: {error}") from error
     if wanted.output is not None:
         if given is None:

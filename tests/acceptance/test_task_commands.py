@@ -255,6 +255,8 @@ def test_an_array_of_pictures_is_fed_as_it_stands_or_not_at_all(
         return run_easeml("task", "feed", "arrays", *given, *options, "--json")
 
     assert "image 1: label 'rain' is no class" in str(feed("pixels.npy", ["sun", "rain", "sun"]).exception)
+    Image.new("L", (4, 3)).save(tmp_path / "one.png")
+    assert "one.png: expected a folder of pictures, or a .npy file" in str(feed("one.png", ["sun"]).exception)
     assert json.loads(run_easeml("task", "refine", "arrays", "--json").stdout) == []
     np.save(tmp_path / "columns.npy", np.asfortranarray(pixels))  # the one by way of numpy, the other without
     for file in ("pixels.npy", "columns.npy"):
