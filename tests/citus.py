@@ -10,12 +10,16 @@ import configparser
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
 
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tests.conftest import Session, temporary_server
+from easeml_db.postgres.delegated.statements import INSTALLATION
+from tests.conftest import Session, temporary_database, temporary_server
 from tests.nodes import NODE_ROLE, prepare_node, service_file
 
 if TYPE_CHECKING:
@@ -44,6 +48,19 @@ $$ SELECT quote_ident(c.relname || '_' || $2) FROM pg_class c WHERE c.oid = $1 $
 INSERT INTO pg_catalog.pg_dist_node VALUES (1, 0, '127.0.0.1', 9700, 'primary'), (2, 1, '127.0.0.1', 9701, 'primary'),
     (3, 2, '127.0.0.1', 9702, 'primary');
 RESET allow_system_table_mods
+"""
+
+# What a unit is delegated by, as the catalog has it: every other shard is on the first worker.
+KEYS = """
+SET allow_system_table_mods TO on;
+CREATE FUNCTION pg_catalog.get_shard_id_for_distribution_column(regclass, integer) RETURNS bigint LANGUAGE sql STABLE AS
+$$ SELECT 103000 + $2 % 32 $$;
+RESET allow_system_table_mods;
+CREATE SCHEMA easeml_worker;
+CREATE TABLE easeml_worker.keys AS SELECT generate_series(1, 256) AS segment_key;
+GRANT USAGE ON SCHEMA easeml_worker TO easeml_segment;
+GRANT SELECT ON easeml_worker.keys TO easeml_segment;
+INSERT INTO pg_dist_placement SELECT 103000 + k, 1, 1 + k % 2 FROM generate_series(0, 31) k
 """
 
 
@@ -187,3 +204,74 @@ def _real(stack: ExitStack) -> Real:
         worker.execute("SELECT easeml_segment.release()")
         workers[service.removeprefix("pg_")] = worker
     return Real(coordinator, workers)
+
+
+@dataclass(frozen=True)
+class Delegated:
+    """A cluster of which coordinators of easeml reach the coordinator only, by one connection string for all.
+
+    `workers` are a superuser's sessions there, by the group of each; `entrances` lead to where sessions of slots are.
+    What looks like a worker is its own entrance: it is told what the coordinator of a cluster is.
+    """
+
+    dsns: Mapping[int, str]
+    workers: Mapping[int, Session]
+    entrances: list[Session]
+    is_real: bool
+
+    @contextmanager
+    def undelegated(self, group: int) -> Iterator[None]:
+        """Have what looks like a worker be the coordinator, where Citus runs calls that it does not delegate."""
+        move = "UPDATE pg_catalog.pg_dist_local_group SET groupid = %s"
+        self.workers[group].execute(move, [0])
+        try:
+            yield
+        finally:
+            self.workers[group].execute(move, [group])
+
+
+@contextmanager
+def delegated_cluster(server: Embedded) -> Iterator[Delegated]:
+    """A cluster of two workers: a database of its own on the real one, or two that look like workers."""
+    with ExitStack() as stack:
+        yield _real_delegated(stack) if DSN in os.environ else _lookalike_delegated(stack, server)
+
+
+def _lookalike_delegated(stack: ExitStack, server: Embedded) -> Delegated:
+    workers, dsns = {}, {}
+    for group in (1, 2):
+        worker = stack.enter_context(Session.open(stack.enter_context(temporary_database(server))))
+        workers[group], dsns[group] = worker, prepare_node(worker)
+        make_lookalike(worker, group)
+        for statement in KEYS.split(";"):
+            worker.execute(statement)
+    return Delegated(dsns, workers, list(workers.values()), False)
+
+
+def _real_delegated(stack: ExitStack) -> Delegated:
+    name, dsn = f"easeml_{uuid4().hex[:12]}", os.environ[DSN]
+    with Session.open(dsn) as cluster:
+        found = "SELECT groupid, nodename AS host, nodeport AS port FROM pg_dist_node WHERE noderole = 'primary'"
+        places = {row.pop("groupid"): make_conninfo(dsn, **row) for row in cluster.rows(f"{found} ORDER BY groupid")}
+    sessions = {}
+    for group, place in places.items():
+        admin = stack.enter_context(Session.open(place))
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        stack.callback(admin.execute, sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        sessions[group] = stack.enter_context(Session.open(make_conninfo(place, dbname=name)))
+        sessions[group].execute("CREATE EXTENSION citus")
+    coordinator, *_ = sessions.values()
+    for group, place in places.items():
+        at = conninfo_to_dict(place)
+        add = "citus_add_node" if group else "citus_set_coordinator_host"
+        coordinator.execute(f"SELECT {add}(%s, %s)", [at["host"], int(at["port"])])
+    for statement in INSTALLATION:
+        coordinator.execute(statement)
+    if not coordinator.rows("SELECT FROM pg_roles WHERE rolname = %s", NODE_ROLE):
+        coordinator.execute(f"CREATE ROLE {NODE_ROLE} LOGIN")
+    coordinator.execute(f"GRANT easeml_segment TO {NODE_ROLE}")
+    workers = {group: session for group, session in sessions.items() if group}
+    for worker in workers.values():
+        worker.execute("SET citus.enable_ddl_propagation TO off")
+    dsns = dict.fromkeys(workers, make_conninfo(coordinator.dsn, user=NODE_ROLE))
+    return Delegated(dsns, workers, [coordinator], True)

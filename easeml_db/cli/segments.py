@@ -12,8 +12,9 @@ from easeml_db.cli.output import print_json, print_rows, say
 from easeml_db.cli.places import place_command
 from easeml_db.cli.statements import Connection, call, rows
 from easeml_db.errors import EasemlError, InvalidArgument
+from easeml_db.postgres.delegated.connections import install_delegated
 from easeml_db.postgres.greenplum.facts import installation
-from easeml_db.postgres.nodes import GREENPLUM, OWN_DDL, Node, execute_script, hold, look_at, visited
+from easeml_db.postgres.nodes import CITUS, GREENPLUM, OWN_DDL, Node, execute_script, hold, look_at, visited
 
 COLUMNS = {
     "segment_name": "segment", "service": "service", "n_slots": "slots", "n_active_slots": "active",
@@ -46,7 +47,10 @@ segments = listing_group("segments", "List segments (without a command), or add,
 @click.option(
     "--engine", default="postgres", help="What that server is: postgres (default), citus: a worker, or greenplum."
 )
-@click.option("--content", type=int, help="Which segment of the Greenplum cluster: 0, 1, ...")
+@click.option(
+    "--content", type=int,
+    help="Of a cluster's coordinator: which segment of Greenplum (0, 1, ...), which worker of Citus (its groupid).",
+)  # fmt: skip
 @group_options
 def add(name: str, service: str | None, engine: str, content: int | None, dsn: str | None, as_json: bool) -> None:
     """Add SEGMENT: a place that holds partitions; give it slots next. Another server is looked at first."""
@@ -72,21 +76,30 @@ def check(place: str, dsn: str | None, as_json: bool) -> None:
 @click.argument("service")
 @click.option("--grant", "role", help="Role by which the coordinator works there: made a member of easeml_segment.")
 @click.option(
-    "--engine", type=click.Choice(["postgres", "citus", GREENPLUM]), default="postgres",
+    "--engine", type=click.Choice(["postgres", CITUS, GREENPLUM]), default="postgres",
     help="greenplum: SERVICE is the coordinator of a Greenplum cluster (default: postgres).",
 )  # fmt: skip
-def install_segment(service: str, role: str | None, engine: str) -> None:
+@click.option(
+    "--delegated", "is_delegated", is_flag=True,
+    help="With --engine citus: SERVICE is the cluster's coordinator, and installs it on all workers.",
+)  # fmt: skip
+def install_segment(service: str, role: str | None, engine: str, is_delegated: bool) -> None:
     """Create the extension easeml_segment on the server of SERVICE, whose role must be a superuser there."""
+    if is_delegated and engine != CITUS:
+        raise InvalidArgument("--delegated: expected --engine citus", hint="Other clusters need no such thing.")
     with visited(service) as connection:
         if engine == GREENPLUM:
             connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
             connection.execute(installation().encode())
+        elif is_delegated:
+            install_delegated(connection)
         else:
             connection.execute(OWN_DDL)
             connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
         if role is not None:
             connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
-    more = f" --engine {GREENPLUM} --content 0" if engine == GREENPLUM else ""
+    more = {GREENPLUM: f" --engine {GREENPLUM} --content 0", CITUS: f" --engine {CITUS}"}.get(engine, "")
+    more += " --content 1" if is_delegated else ""
     say(f"easeml_segment is installed there; now: easeml segments add NAME --service {service}{more}")
 
 

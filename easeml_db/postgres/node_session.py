@@ -156,9 +156,8 @@ class NodeUnitSession:
 
     async def _told(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
         """Do the unit there. States that are not what they should be are as good as lost on that node."""
-        called = f"CALL easeml_segment.{WORK[procedure]}(%s::jsonb, %s::jsonb, NULL)"
         try:
-            told: dict[str, Any] = (await self._one(self._remote, called, text, json.dumps(opened)))["result"]
+            return await self._called(procedure, text, opened)
         except psycopg.Error as error:
             read = [opened["state"]["checkpoint_id"]] if opened["state"] is not None else []
             read += [mate.checkpoint_id for mate in mates_of(opened)]
@@ -167,6 +166,10 @@ class NodeUnitSession:
                     await self._store.drop_state(checkpoint_id)
                 raise SlotLost(str(unit_error(error))) from error
             raise
+
+    async def _called(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
+        statement = f"CALL easeml_segment.{WORK[procedure]}(%s::jsonb, %s::jsonb, NULL)"
+        told: dict[str, Any] = (await self._one(self._remote, statement, text, json.dumps(opened)))["result"]
         return told
 
     def _check_cancelled(self) -> None:

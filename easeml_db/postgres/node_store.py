@@ -36,10 +36,12 @@ class Part:
 
 
 class Arrival(NamedTuple):
-    """How something comes into a store: what its source is asked for, and the table and columns that this goes into."""
+    """How something comes into a store: what its source is asked for, the table and columns that this goes into, and
+    their types, where they have to be known on the way."""
 
     query: sql.Composable
     into: sql.Composable
+    types: tuple[str, ...] = ()
 
 
 class Source(Protocol):
@@ -76,6 +78,9 @@ class NodeStore(Source, Protocol):
 
     async def register(self, registered: list[dict[str, Any]]) -> None:
         """Tell the node of architectures of installed packages, as they were registered on the control server."""
+
+    async def receive(self, source: Connection, arrival: Arrival) -> int:
+        """Copy what arrives from a source; return the bytes."""
 
     # Rows
 

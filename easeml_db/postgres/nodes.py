@@ -17,8 +17,9 @@ from psycopg.conninfo import make_conninfo
 from easeml_db import __version__
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, NotReady, ServerUnavailable, VersionMismatch
 from easeml_db.postgres.connection import MISSING, connect, connect_now, server_error
+from easeml_db.postgres.delegated import connections as delegated
+from easeml_db.postgres.greenplum import facts as greenplum
 from easeml_db.postgres.greenplum.connections import connect_segment
-from easeml_db.postgres.greenplum.facts import hold_now, look_now
 from easeml_db.postgres.node_store import Facts, NodeStore
 from easeml_db.postgres.segment_store import FACTS, HOLD, SegmentStore
 
@@ -39,7 +40,7 @@ OLDEST_CITUS = 12
 
 @dataclass(frozen=True)
 class Node:
-    """A segment that is another server, or of a Greenplum cluster the segment of that number (`content`)."""
+    """A segment that is another server; `content`: which one it is of the cluster whose coordinator the server is."""
 
     segment_id: int
     segment_name: str
@@ -123,11 +124,11 @@ def unreachable(service: str, text: str | None = None) -> ServerUnavailable:
 
 
 def look_at(service: str, engine: str = "postgres", content: int | None = None) -> Facts:
-    """Return what a node says of itself; `content`: of which segment of a Greenplum cluster. Raises what is against
-    it."""
+    """Return what a node says of itself; `content`: which one it is of a cluster. Raises what is against it."""
     with visited(service) as connection:
         if content is not None:
-            facts: Facts = look_now(connection, content)
+            cluster = greenplum if engine == GREENPLUM else delegated
+            facts: Facts = cluster.look_now(connection, content)
         else:
             row = connection.execute(FACTS).fetchone()
             facts = {} if row is None else row["facts"]
@@ -139,7 +140,7 @@ def hold(node: Node) -> None:
     """Have the node serve this segment and no other. Raises NotAllowed where it serves another."""
     with visited(node.service) as connection:
         if node.content is not None:
-            hold_now(connection, node.content, node.token)
+            (greenplum if node.engine == GREENPLUM else delegated).hold_now(connection, node.content, node.token)
         else:
             connection.execute(HOLD, [node.token])
 
@@ -170,7 +171,8 @@ async def connect_to(node: Node, application_name: str, settings: Mapping[str, s
     if node.content is None:
         return SegmentStore(await connect_node(node.service, application_name, settings))
     try:
-        return await connect_segment(node_dsn(node.service), node.content, application_name, settings)
+        opened = connect_segment if node.engine == GREENPLUM else delegated.connect_worker
+        return await opened(node_dsn(node.service), node.content, application_name, settings)
     except ServerUnavailable as error:
         raise _of_connecting(node.service, error) from error
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from easeml_db.errors import NotFound, TrialFailed
 from easeml_db.postgres.node_store import Connection, NodeStore, Part, Source
-from easeml_db.postgres.transfers import copy_rows
 
 DATA = """
 SELECT d.encoder::text AS encoder, p.home_segment_id FROM easeml.datasets d JOIN easeml.partitions p USING (dataset_id)
@@ -52,6 +51,6 @@ async def _copy_blocks(source: Source, node: NodeStore, part: Part) -> int:
     """Copy the blocks of a part, some at a time; return the bytes."""
     n_bytes = 0
     for first in range(0, await source.last_block(part) + 1, BLOCKS_AT_ONCE):
-        query, into = node.arriving_blocks(source.blocks_of(part, first, first + BLOCKS_AT_ONCE - 1))
-        n_bytes += await copy_rows(source.connection, node.connection, query, into)
+        arrival = node.arriving_blocks(source.blocks_of(part, first, first + BLOCKS_AT_ONCE - 1))
+        n_bytes += await node.receive(source.connection, arrival)
     return n_bytes

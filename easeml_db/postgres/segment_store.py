@@ -9,6 +9,7 @@ from typing import Any, LiteralString
 from psycopg import sql
 
 from easeml_db.postgres.node_store import Arrival, Connection, Facts, KnownState, Part
+from easeml_db.postgres.row_copies import copy_rows
 
 FACTS = "SELECT easeml_segment.node_facts() AS facts"
 HOLD = "SELECT easeml_segment.hold(%s)"
@@ -16,7 +17,7 @@ WARM = "SELECT easeml_segment.warm_node()"
 REGISTER = """
 INSERT INTO easeml_segment.registered_architectures
 SELECT r.* FROM jsonb_populate_recordset(NULL::easeml_segment.registered_architectures, %s::jsonb) r
-ON CONFLICT DO NOTHING
+ON CONFLICT DO NOTHING RETURNING true AS is_new
 """
 BLOCKS: LiteralString = """
 SELECT dataset_id, split, partition_number, block_number, n_rows, inputs, targets FROM {schema}.version_blocks
@@ -35,6 +36,8 @@ SELECT checkpoint_id, chunk_number, bytes FROM easeml_segment.checkpoint_chunks 
 ORDER BY chunk_number
 """
 CHUNKS_IN: LiteralString = "easeml_segment.checkpoint_chunks (checkpoint_id, chunk_number, bytes)"
+BLOCK_TYPES = ("int8", "text", "int4", "int4", "int4", "bytea", "bytea")
+CHUNK_TYPES = ("int8", "int4", "bytea")
 CONTROL_CHUNKS: LiteralString = """
 SELECT checkpoint_id, 0 AS chunk_number, state AS bytes FROM easeml.checkpoints
 WHERE checkpoint_id = {id} AND state IS NOT NULL
@@ -42,7 +45,10 @@ UNION ALL SELECT checkpoint_id, chunk_number, bytes FROM easeml.checkpoint_chunk
 ORDER BY chunk_number
 """
 HAS_PART = "SELECT FROM easeml_segment.partitions WHERE dataset_id = %s AND split = %s AND partition_number = %s"
-NEW_DATASET = "INSERT INTO easeml_segment.datasets (dataset_id, encoder) VALUES (%s, %s::jsonb) ON CONFLICT DO NOTHING"
+NEW_DATASET = """
+INSERT INTO easeml_segment.datasets (dataset_id, encoder) VALUES (%s, %s::jsonb)
+ON CONFLICT DO NOTHING RETURNING dataset_id
+"""
 NEW_PARTITION = """
 INSERT INTO easeml_segment.partitions (dataset_id, split, partition_number) VALUES (%s, %s, %s)
 ON CONFLICT DO NOTHING RETURNING dataset_id
@@ -51,18 +57,21 @@ HAS_STATE = """
 SELECT FROM easeml_segment.checkpoints c WHERE c.checkpoint_id = %s AND c.trial_id = %s AND c.sha256 = %s
     AND EXISTS (SELECT FROM easeml_segment.checkpoint_chunks k WHERE k.checkpoint_id = c.checkpoint_id)
 """
-# In one message: each that a hop waits for is a good part of what a small state takes.
 NEW_STATE: LiteralString = """
-BEGIN;
 INSERT INTO easeml_segment.checkpoints (checkpoint_id, trial_id, lease_number, n_bytes, sha256)
 VALUES ({id}, {trial}, {lease}, {n_bytes}, {sha256}) ON CONFLICT DO NOTHING RETURNING checkpoint_id
 """
 STATES = "SELECT checkpoint_id AS number FROM easeml_segment.checkpoints WHERE lease_number <= %s"
-DROP_STATE = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = %s"
-COLLECT = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = ANY(%s) AND lease_number <= %s"
+DROP_STATE = "DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = %s RETURNING checkpoint_id"
+COLLECT = """
+DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = ANY(%s::bigint[]) AND lease_number <= %s
+RETURNING checkpoint_id
+"""
 VACUUM = "VACUUM (TRUNCATE false) easeml_segment.checkpoints, easeml_segment.checkpoint_chunks"
 DATASETS = "SELECT dataset_id AS number FROM easeml_segment.datasets"
-DROP_DATASETS = "DELETE FROM easeml_segment.datasets WHERE dataset_id = ANY(%s)"
+DROP_DATASETS = """
+DELETE FROM easeml_segment.datasets WHERE dataset_id = ANY(%s::bigint[]) RETURNING dataset_id
+"""
 
 
 class ControlSource:
@@ -88,8 +97,11 @@ class ControlSource:
 
     async def last_block(self, part: Part) -> int:
         """Return the number of the last block of a part, -1 where it has none."""
-        row = await (await self._connection.execute(sql.SQL(LAST_BLOCK).format(**self._of(part)))).fetchone()
+        row = await (await self._connection.execute(self._last_block(part))).fetchone()
         return int((row or {"last": -1})["last"])
+
+    def _last_block(self, part: Part) -> sql.Composed:
+        return sql.SQL(LAST_BLOCK).format(**self._of(part))
 
     def _of(self, part: Part) -> dict[str, sql.Composable]:
         return {
@@ -111,40 +123,43 @@ class SegmentStore(ControlSource):
 
     async def facts(self) -> Facts:
         """Return what the node says of itself."""
-        row = await (await self._connection.execute(FACTS)).fetchone()
-        return {} if row is None else row["facts"]
+        (row,) = await self._rows(FACTS)
+        facts: Facts = row["facts"]
+        return facts
 
     async def hold(self, token: str) -> None:
         """Have the node serve a token, and no other."""
-        await self._connection.execute(HOLD, [token])
+        await self._rows(HOLD, token)
 
     async def make_ready(self) -> None:
         """Have the session import what units need."""
-        await self._connection.execute(WARM)
+        await self._rows(WARM)
 
     async def register(self, registered: list[dict[str, Any]]) -> None:
         """Tell the node of architectures of installed packages."""
         if registered:
-            await self._connection.execute(REGISTER, [json.dumps(registered)])
+            await self._rows(REGISTER, json.dumps(registered))
+
+    async def receive(self, source: Connection, arrival: Arrival) -> int:
+        """Copy what arrives from a source; return the bytes."""
+        return await copy_rows(source, self._connection, arrival.query, arrival.into)
 
     async def has_part(self, part: Part) -> bool:
         """Say whether the rows of a part are here."""
-        cursor = await self._connection.execute(HAS_PART, [part.dataset_id, part.split, part.partition_number])
-        return bool(await cursor.fetchall())
+        return bool(await self._rows(HAS_PART, part.dataset_id, part.split, part.partition_number))
 
     async def begin_dataset(self, dataset_id: int, encoder: str) -> None:
         """Note the encoder of a dataset, which may be noted already."""
-        await self._connection.execute(NEW_DATASET, [dataset_id, encoder])
+        await self._rows(NEW_DATASET, dataset_id, encoder)
 
     async def begin_part(self, part: Part, encoder: str) -> bool:
         """Note that the rows of a part are here; return False where they are already."""
         await self.begin_dataset(part.dataset_id, encoder)
-        values = [part.dataset_id, part.split, part.partition_number]
-        return await (await self._connection.execute(NEW_PARTITION, values)).fetchone() is not None
+        return bool(await self._rows(NEW_PARTITION, part.dataset_id, part.split, part.partition_number))
 
     def arriving_blocks(self, blocks: sql.Composable) -> Arrival:
         """Return how blocks come here."""
-        return Arrival(blocks, sql.SQL(BLOCKS_IN))
+        return Arrival(blocks, sql.SQL(BLOCKS_IN), BLOCK_TYPES)
 
     async def datasets(self) -> set[int]:
         """Return the datasets of which something is here."""
@@ -152,25 +167,22 @@ class SegmentStore(ControlSource):
 
     async def drop_datasets(self, dataset_ids: Collection[int]) -> None:
         """Remove the rows of datasets."""
-        await self._connection.execute(DROP_DATASETS, [list(dataset_ids)])
+        await self._rows(DROP_DATASETS, list(dataset_ids))
 
     async def has_state(self, state: KnownState) -> bool:
         """Say whether the bytes of a state are here."""
-        values = [state.checkpoint_id, state.trial_id, state.sha256]
-        return bool(await (await self._connection.execute(HAS_STATE, values)).fetchall())
+        return bool(await self._rows(HAS_STATE, state.checkpoint_id, state.trial_id, state.sha256))
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
         """Begin a transaction, and the row of a state; return False where there is one already."""
-        begin = sql.SQL(NEW_STATE).format(
-            id=state.checkpoint_id, trial=state.trial_id, lease=lease_number, n_bytes=state.n_bytes, sha256=state.sha256
-        )
-        begun = await self._connection.execute(begin)
+        # In one message: each that a hop waits for is a good part of what a small state takes.
+        begun = await self._connection.execute(sql.SQL("BEGIN; {}").format(self._new_state(state, lease_number)))
         begun.nextset()
         return await begun.fetchone() is not None
 
     def arriving_state(self, state: KnownState, lease_number: int, chunks: sql.Composable) -> Arrival:
         """Return how the bytes of a state come here; its row says the rest."""
-        return Arrival(chunks, sql.SQL(CHUNKS_IN))
+        return Arrival(chunks, sql.SQL(CHUNKS_IN), CHUNK_TYPES)
 
     async def states(self, lease_number: int) -> set[int]:
         """Return the states that were written under this lease or an earlier one."""
@@ -178,13 +190,22 @@ class SegmentStore(ControlSource):
 
     async def drop_state(self, checkpoint_id: int) -> None:
         """Remove a state, if it is here."""
-        await self._connection.execute(DROP_STATE, [checkpoint_id])
+        await self._rows(DROP_STATE, checkpoint_id)
 
     async def collect(self, checkpoint_ids: Collection[int], lease_number: int) -> None:
         """Remove states that were listed under a lease, and have their room used again."""
-        await self._connection.execute(COLLECT, [list(checkpoint_ids), lease_number])
+        await self._rows(COLLECT, list(checkpoint_ids), lease_number)
         await self._connection.execute(VACUUM)
 
+    @staticmethod
+    def _new_state(state: KnownState, lease_number: int) -> sql.Composed:
+        return sql.SQL(NEW_STATE).format(
+            id=state.checkpoint_id, trial=state.trial_id, lease=lease_number, n_bytes=state.n_bytes, sha256=state.sha256
+        )
+
     async def _numbers(self, statement: LiteralString, *values: object) -> set[int]:
-        cursor = await self._connection.execute(statement, list(values))
-        return {row["number"] for row in await cursor.fetchall()}
+        return {row["number"] for row in await self._rows(statement, *values)}
+
+    async def _rows(self, statement: LiteralString, *values: object) -> list[dict[str, Any]]:
+        """Return the rows of a statement that returns some, a change as well."""
+        return await (await self._connection.execute(statement, list(values))).fetchall()

@@ -12,12 +12,13 @@ from psycopg.types.json import Jsonb
 
 from easeml_db.errors import EasemlError
 from easeml_db.postgres.connection import connect
+from easeml_db.postgres.delegated.session import DelegatedUnitSession
 from easeml_db.postgres.greenplum.session import GreenplumUnitSession
 from easeml_db.postgres.greenplum.watching import ClusterWatch
 from easeml_db.postgres.node_hub import NodeHub
 from easeml_db.postgres.node_session import NodeUnitSession
 from easeml_db.postgres.node_store import Connection, NodeStore
-from easeml_db.postgres.nodes import GREENPLUM, Node, check_facts, connect_to, node_dsn, node_error
+from easeml_db.postgres.nodes import CITUS, GREENPLUM, Node, check_facts, connect_to, node_dsn, node_error
 from easeml_db.postgres.slot_session import SETTINGS, open_session
 from easeml_db.postgres.state_search import FetchingSession
 from easeml_db.postgres.states_in_use import StatesInUse
@@ -29,8 +30,8 @@ READ_NODE = """
 SELECT segment_id, segment_name, service, token, engine, content FROM easeml.segments WHERE segment_id = %s
 """
 NOTE = "SELECT easeml.note_segment(%s, %s, %s)"
-SESSIONS: Mapping[str, type[NodeUnitSession]] = {GREENPLUM: GreenplumUnitSession}
-"""Those of engines whose units are called in a way of their own."""
+CLUSTERS: Mapping[str, type[NodeUnitSession]] = {GREENPLUM: GreenplumUnitSession, CITUS: DelegatedUnitSession}
+"""Those of segments that are reached through the coordinator of their cluster, by engine."""
 WATCH_SECONDS = 5.0
 
 
@@ -49,7 +50,7 @@ class NodeWatch:
 
     def __init__(self, node: Node, unit_lease_seconds: float) -> None:
         dsn = node_dsn(node.service)
-        self._stuck: Stuck = ClusterWatch(dsn) if node.engine == GREENPLUM else StuckUnits(dsn, unit_lease_seconds)
+        self._stuck: Stuck = StuckUnits(dsn, unit_lease_seconds) if node.content is None else ClusterWatch(dsn)
         self._lease_seconds = unit_lease_seconds
         self._silent_since: float | None = None
 
@@ -95,7 +96,7 @@ class Servers:
             raise
         hub.opened()
         self._segments[slot.slot_id] = slot.segment_id
-        kind = SESSIONS.get(hub.node.engine, NodeUnitSession)
+        kind = NodeUnitSession if hub.node.content is None else CLUSTERS[hub.node.engine]
         there = kind(slot.slot_id, control, remote, hub, self._hubs, self._hub_of)
         await there.show_idle()
         return there

@@ -5,47 +5,23 @@ What arrives is there as a whole or not at all, and a second one of the same nam
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
-from collections.abc import Awaitable
-from typing import LiteralString, TypeVar
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
 
 from easeml_db.errors import CorruptCheckpoint, NotFound, ServerUnavailable
 from easeml_db.postgres.node_store import Connection, KnownState, NodeStore, Source
+from easeml_db.postgres.row_copies import soon
 from easeml_db.postgres.segment_store import ControlSource
 
-T = TypeVar("T")
-
-SILENCE_SECONDS = 20.0
 CHUNKS_IN = "COPY easeml.checkpoint_chunks (checkpoint_id, tenant, chunk_number, bytes) FROM STDIN (FORMAT binary)"
 CHUNKS_OUT: LiteralString = """
 COPY (SELECT q.bytes FROM ({chunks}) q ORDER BY q.chunk_number) TO STDOUT (FORMAT binary)
 """
 EMPTY_COPY_BYTES = 21  # of the binary format: its beginning and its end
-
-
-async def copy_rows(source: Connection, target: Connection, query: sql.Composable, into: sql.Composable) -> int:
-    """Copy what a query returns into columns of a table of another server; return the bytes on the wire."""
-    n_bytes = 0
-    read = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query)
-    write = sql.SQL("COPY {} FROM STDIN (FORMAT binary)").format(into)
-    async with source.cursor().copy(read) as rows, target.cursor().copy(write) as written:
-        while piece := await soon(rows.read()):
-            n_bytes += len(piece)
-            await soon(written.write(piece))
-    return n_bytes
-
-
-async def soon(work: Awaitable[T]) -> T:
-    """Wait for a server, which may be stopped without its connections being cut. Raises ServerUnavailable."""
-    try:
-        return await asyncio.wait_for(work, SILENCE_SECONDS)
-    except TimeoutError as error:
-        raise ServerUnavailable(f"a server has not answered for {SILENCE_SECONDS:.0f} seconds") from error
 
 
 async def has_state(node: NodeStore, state: KnownState) -> bool:
@@ -58,11 +34,11 @@ async def has_state(node: NodeStore, state: KnownState) -> bool:
 
 async def bring_state(source: Source, node: NodeStore, state: KnownState, lease_number: int) -> int:
     """Copy a state to a node that may have it already; return the bytes. Raises NotFound where the source lacks it."""
-    query, into = node.arriving_state(state, lease_number, source.chunks_of(state.checkpoint_id))
+    arrival = node.arriving_state(state, lease_number, source.chunks_of(state.checkpoint_id))
     try:
         n_bytes = 0
         if await node.begin_state(state, lease_number):
-            n_bytes = await copy_rows(source.connection, node.connection, query, into)
+            n_bytes = await node.receive(source.connection, arrival)
             if n_bytes <= EMPTY_COPY_BYTES:
                 raise NotFound(f"checkpoint {state.checkpoint_id} is not there")
             if n_bytes < state.n_bytes:

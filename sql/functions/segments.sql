@@ -17,8 +17,11 @@ BEGIN
     ELSIF engine = 'greenplum' AND (content IS NULL OR content < 0) THEN
         PERFORM easeml.fail('ML001', format('content: expected which segment of the Greenplum cluster it is, got %s', coalesce(content::text, 'NULL')),
             hint => 'SELECT content FROM gp_segment_configuration there: 0, 1, ... Add each of them.');
-    ELSIF engine <> 'greenplum' AND content IS NOT NULL THEN
-        PERFORM easeml.fail('ML001', format('content: expected NULL for engine %s, got %s', engine, content), hint => 'Only a Greenplum cluster has several segments behind one service.');
+    ELSIF engine = 'postgres' AND content IS NOT NULL THEN
+        PERFORM easeml.fail('ML001', format('content: expected NULL for engine %s, got %s', engine, content), hint => 'Only a cluster has several segments behind one service.');
+    ELSIF engine = 'citus' AND content < 1 THEN
+        PERFORM easeml.fail('ML001', format('content: expected NULL, or the group of a worker that is reached through the coordinator of its Citus cluster, got %s', content),
+            hint => 'SELECT groupid FROM pg_dist_node there: 1, 2, ... Group 0 is the coordinator.');
     ELSIF engine = 'citus' AND service IS NULL THEN
         PERFORM easeml.fail('ML001', 'service: expected that of a Citus worker: this server is one of no cluster that it would ask', hint => 'Say service => ''name'', a section of pg_service.conf.');
     END IF;
@@ -48,7 +51,8 @@ $$;
 COMMENT ON FUNCTION easeml.add_segment(text, text, text, integer) IS
 $$Adds a segment, a place that holds partitions of datasets with bound placement, and returns its number. Give it slots with easeml.add_slots(n, segment).
 service: another server with the extension easeml_segment, by its name in pg_service.conf on the machine of the coordinator; without one the segment is a part of this server.
-engine: what the server is: postgres; citus: a worker of a Citus cluster, whose distributed tables may be sources; or greenplum: the coordinator of a Greenplum cluster, of which the segment is the one with the number content. The command easeml segments add looks at the server first; else the coordinator does, before it opens a slot there.$$;
+engine: what the server is: postgres; citus: a worker of a Citus cluster, whose distributed tables may be sources; or greenplum: the coordinator of a Greenplum cluster, of which the segment is the one with the number content.
+content: with engine citus, the service is the coordinator of the cluster, which alone can be reached, and the segment is the worker of this group (groupid in pg_dist_node): units are calls that Citus delegates to it. The command easeml segments add looks at the server first; else the coordinator does, before it opens a slot there.$$;
 
 CREATE FUNCTION easeml.note_segment(segment_id integer, facts jsonb, refusal text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

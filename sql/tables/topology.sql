@@ -15,7 +15,7 @@ CREATE TABLE easeml.segments (
 CREATE UNIQUE INDEX segments_place ON easeml.segments (service, coalesce(content, -1));
 COMMENT ON TABLE easeml.segments IS 'Places that hold partitions and run units; this server is the first.';
 COMMENT ON COLUMN easeml.segments.service IS 'Libpq''s name of the server that it is; null: this server. Host, user and password stand in the files of those who connect.';
-COMMENT ON COLUMN easeml.segments.content IS 'Which segment of a Greenplum cluster it is, by its content in gp_segment_configuration; null: no Greenplum.';
+COMMENT ON COLUMN easeml.segments.content IS 'Which one it is of a cluster whose coordinator the service names: the content of a segment of Greenplum, the group of a worker of Citus; null: the server itself.';
 COMMENT ON COLUMN easeml.segments.token IS 'By which its server knows that it serves this segment and no other.';
 COMMENT ON COLUMN easeml.segments.identity IS 'What its server calls itself: two segments are never the same server.';
 COMMENT ON COLUMN easeml.segments.facts IS 'What its server said of itself when it was last looked at.';

@@ -58,7 +58,7 @@ COMMENT ON COLUMN easeml.segment_status.engine IS 'What kind of server it is: po
 COMMENT ON COLUMN easeml.segment_status.service IS 'Libpq''s name of the server that it is; null: this server.';
 COMMENT ON COLUMN easeml.segment_status.checked_at IS 'When its server was last looked at.';
 COMMENT ON COLUMN easeml.segment_status.refusal IS 'Why no units run there; null: nothing is known against it.';
-COMMENT ON COLUMN easeml.segment_status.content IS 'Which segment of a Greenplum cluster it is; null: no Greenplum.';
+COMMENT ON COLUMN easeml.segment_status.content IS 'Which one it is of a cluster whose coordinator the service names: a segment of Greenplum, the group of a worker of Citus; null: the server itself.';
 
 COMMENT ON COLUMN easeml.coordinator_status.lease_number IS 'Number that it drew when it took over.';
 COMMENT ON COLUMN easeml.coordinator_status.host IS 'Machine that it runs on.';

@@ -567,13 +567,16 @@ class WarmOnNodes(WarmOnPostgres):
     def __init__(self, database: Session, nodes: Mapping[str, Session], engine: str = "postgres") -> None:
         super().__init__(database)
         self.control, self.nodes = database, dict(nodes)
-        add = "SELECT easeml.add_segment(%s, service => %s, engine => %s)"
         for place, name in enumerate(nodes, start=1):
-            database.execute(add, [name, f"pg_{name}", engine])
+            self.add_segment(name, engine)
             move = "UPDATE easeml.slots SET segment_id = easeml.find_segment(%s) WHERE slot_id = %s"
             database.execute(move, [name, place])
         database.execute("UPDATE easeml.datasets SET placement = 'bound'")
         database.execute("SELECT easeml.replicate_dataset('points', 2)")
+
+    def add_segment(self, name: str, engine: str) -> None:
+        """Add the segment that is a node."""
+        self.control.execute("SELECT easeml.add_segment(%s, service => %s, engine => %s)", [name, f"pg_{name}", engine])
 
     def break_session(self, slot_id: int) -> None:
         for node in self.nodes.values():
@@ -609,6 +612,37 @@ def warm_on_citus(
         dsns = {f"pg_{name}": make_conninfo(worker.dsn, user=NODE_ROLE) for name, worker in workers.items()}
         stack.enter_context(service_file(folder, dsns))
         world = WarmOnNodes(control, workers, "citus")
+        stack.callback(world.end)
+        yield world
+
+
+class WarmOnDelegated(WarmOnNodes):
+    """The same on two workers of a Citus cluster of which only the coordinator is reached."""
+
+    def __init__(self, database: Session, cluster: citus.Delegated) -> None:
+        self.cluster = cluster
+        self._groups = dict(zip(("east", "west"), cluster.workers, strict=True))
+        super().__init__(database, {name: cluster.workers[group] for name, group in self._groups.items()}, "citus")
+
+    def add_segment(self, name: str, engine: str) -> None:
+        add = "SELECT easeml.add_segment(%s, service => %s, engine => %s, content => %s)"
+        self.control.execute(add, [name, f"pg_{name}", engine, self._groups[name]])
+
+    def break_session(self, slot_id: int) -> None:
+        for entrance in self.cluster.entrances:
+            entrance.execute(BREAK, [f"easeml slot {slot_id}"])
+
+
+@pytest.fixture(scope="module")
+def warm_on_delegated(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmOnDelegated]:
+    """One world for the tests of a module whose units Citus delegates: a real cluster, or what looks like one."""
+    with ExitStack() as stack:
+        control = stack.enter_context(temporary_session(private_server))
+        cluster = stack.enter_context(citus.delegated_cluster(private_server))
+        folder = tmp_path_factory.mktemp("services")
+        dsns = dict(zip(("pg_east", "pg_west"), cluster.dsns.values(), strict=True))
+        stack.enter_context(service_file(folder, dsns))
+        world = WarmOnDelegated(control, cluster)
         stack.callback(world.end)
         yield world
 
@@ -656,12 +690,13 @@ def warm_on_greenplum(private_server: Embedded, tmp_path_factory: pytest.TempPat
 # The worlds of a test that does not name its own by the marker `worlds`.
 USUAL = ("simulated", "postgres")
 # Nodes of every kind; those of a Citus cluster where EASEML_TEST_CITUS names one.
-ON_NODES = ("nodes", "citus") if "real" in citus.FORMS else ("nodes",)
+ON_NODES = ("nodes", "delegated", "citus") if "real" in citus.FORMS else ("nodes", "delegated")
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "simulated": lambda request: InMemory(),
     "postgres": on_postgres,
     "nodes": lambda request: request.getfixturevalue("warm_on_nodes"),
     "citus": lambda request: request.getfixturevalue("warm_on_citus"),
+    "delegated": lambda request: request.getfixturevalue("warm_on_delegated"),
     "greenplum": lambda request: request.getfixturevalue("warm_on_greenplum"),
 }
 

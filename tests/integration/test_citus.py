@@ -7,6 +7,7 @@ EASEML_TEST_CITUS names its coordinator and PGSERVICEFILE a file with the servic
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,8 +17,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.citus import FORMS, Cluster, Lookalike, cluster_of, make_lookalike
-from tests.nodes import NODE_ROLE
+from tests.citus import FORMS, Cluster, Lookalike, cluster_of, delegated_cluster, make_lookalike
+from tests.nodes import NODE_ROLE, service_file
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -49,6 +50,11 @@ SELECT easeml.select_models(%s, '{mlp}', procedure => 'grid', max_epochs => 2,
 STATES = """
 SELECT t.trial_number, u.epoch, u.position, u.state_sha256 FROM easeml.training_units u JOIN easeml.trials t
 USING (trial_id) WHERE t.run_id = %s ORDER BY 1, 2, 3
+"""
+RECORDED = "SELECT count(*) >= %s FROM easeml.training_units WHERE run_id = %s"
+CANCEL = """
+SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'easeml slot %' AND state = 'active'
+    AND datname = current_database()
 """
 PROBLEM = "SELECT problem ->> 'message' LIKE %s FROM easeml.packings WHERE dataset_id = %s"
 # A session that waits for a lock on a table of the worker.
@@ -252,11 +258,46 @@ def test_a_control_server_that_is_the_coordinator_names_its_tables_as_sql_does(d
     assert database.value("SELECT shuffle IS NULL FROM easeml.datasets WHERE dataset_name = 'd'")
 
 
+def test_units_that_citus_delegates_are_recorded_once_whatever_is_cancelled_or_killed(
+    database: Session, private_server: Embedded, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """Only the coordinator of the cluster is reached; its workers get the packed rows of the control server."""
+    database.execute(f"CREATE TABLE tulips AS {ROWS}")
+    database.execute(HERE)
+    here = database.value(SELECT_MODELS, "here")
+    with coordinator(database):
+        database.execute("CALL easeml.wait(%s)", [here])
+    with delegated_cluster(private_server) as cluster:
+        dsns = {f"pg_worker{group}": dsn for group, dsn in cluster.dsns.items()}
+        for group in cluster.workers:
+            values = [f"w{group}", f"pg_worker{group}", group]
+            database.execute("SELECT easeml.add_segment(%s, service => %s, engine => 'citus', content => %s)", values)
+            database.execute("SELECT easeml.add_slots(1, %s)", [f"w{group}"])
+        database.execute("SELECT easeml.remove_slot(slot_id, force => true) FROM easeml.slots WHERE segment_id = 1")
+        database.execute(HERE.replace("'here'", "'there'"))
+        there = database.value(SELECT_MODELS, "there")
+        with service_file(tmp_path, dsns):
+            with coordinator(database) as process:
+                database.wait_until(RECORDED, 3, there)
+                for entrance in cluster.entrances:
+                    entrance.execute(CANCEL)
+                database.wait_until(RECORDED, 7, there)
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+            with coordinator(database):
+                database.execute("CALL easeml.wait(%s)", [there])
+    assert database.value("SELECT status FROM easeml.runs WHERE run_id = %s", there) == "finished"
+    states = [database.rows(STATES, run_id) for run_id in (here, there)]
+    assert states[0]
+    assert states[0] == states[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ("'n', service => 'pg_n', engine => 'oracle'", "engine: expected postgres, citus or greenplum, got 'oracle'"),
         ("'n', engine => 'citus'", "service: expected that of a Citus worker"),
+        ("'n', service => 'pg_n', engine => 'citus', content => 0", "content: expected NULL, or the group of a worker"),
     ],
 )
 def test_a_segment_of_an_engine_that_is_not_there_is_refused(database: Session, arguments: str, words: str) -> None:

@@ -20,6 +20,7 @@ from easeml_db.postgres.greenplum.statements import (
     runs_on_one_segment,
 )
 from easeml_db.postgres.node_store import Arrival, Connection, Facts, KnownState, Part
+from easeml_db.postgres.row_copies import copy_rows
 
 CHUNKS: LiteralString = """
 SELECT checkpoint_id, chunk_number, bytes FROM easeml_segment.checkpoint_chunks
@@ -123,6 +124,10 @@ class GreenplumStore:
 
     async def register(self, registered: list[dict[str, Any]]) -> None:
         """Do nothing: what was registered is in the context of each unit."""
+
+    async def receive(self, source: Connection, arrival: Arrival) -> int:
+        """Copy what arrives from a source; return the bytes."""
+        return await copy_rows(source, self._connection, arrival.query, arrival.into)
 
     async def has_part(self, part: Part) -> bool:
         """Say whether the rows of a part are here."""

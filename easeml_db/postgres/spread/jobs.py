@@ -17,6 +17,7 @@ from easeml_db.errors import NotFound, SlotLost
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.node_store import Connection, KnownState
 from easeml_db.postgres.nodes import Node
+from easeml_db.postgres.row_copies import copy_rows
 from easeml_db.postgres.segment_store import ControlSource
 from easeml_db.postgres.spread.citus import Resolved, resolve
 from easeml_db.postgres.spread.clusters import each_cluster_once
@@ -25,7 +26,7 @@ from easeml_db.postgres.spread.explaining import explained
 from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, told_by
 from easeml_db.postgres.spread.replaying import replay
 from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.transfers import bring_state, copy_rows
+from easeml_db.postgres.transfers import bring_state
 
 Works = Mapping[str, NodeWork]
 ANSWER = "SELECT easeml_segment.answer_on_node(%s::jsonb) AS found"

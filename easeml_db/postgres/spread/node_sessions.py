@@ -100,6 +100,11 @@ async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork
             f"segment {node.segment_name} is of a Greenplum cluster, and packs no rows of tables there",
             hint="Make a foreign table here of it (postgres_fdw), name that one as the source, placement => 'bound'.",
         )
+    if node.engine == CITUS and node.content is not None:
+        raise NotAllowed(
+            f"segment {node.segment_name} is reached through the coordinator of its cluster, and packs no tables there",
+            hint="Make a foreign table here of it (postgres_fdw), name that one as the source, placement => 'bound'.",
+        )
     work = NodeWork(node, await connect_to(node, f"easeml {what}", SETTINGS | ENGINE_SETTINGS.get(node.engine, {})))
     try:
         (found,) = await work.execute(VERSION)

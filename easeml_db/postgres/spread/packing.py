@@ -22,9 +22,9 @@ from easeml_db.errors import EasemlError, NotAllowed, RowsHeld
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.node_store import Connection
 from easeml_db.postgres.nodes import Node
+from easeml_db.postgres.row_copies import copy_rows
 from easeml_db.postgres.spread.citus import Resolved, resolve
 from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, on_all, told_by
-from easeml_db.postgres.transfers import copy_rows
 
 # A name, and no advisory lock, which any role of the node could take: nobody else has sessions of the service's role.
 NAME = "SELECT set_config('application_name', %s, false)"

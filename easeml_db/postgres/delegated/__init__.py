@@ -1,0 +1,1 @@
+"""Workers of Citus clusters of which only the coordinator can be reached."""

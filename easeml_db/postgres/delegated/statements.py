@@ -1,0 +1,107 @@
+"""What is said to the coordinator of a Citus cluster about one of its workers. Pure: values in, SQL out.
+
+A statement is an argument of a function in a query of one key, whose shard is on the worker: Citus sends such a query
+there as it is, in a transaction, too. A unit commits, so it is a procedure, and Citus delegates its call by that key.
+Where Citus cannot, it runs a call on the coordinator and says nothing; so both look first at which node they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import LiteralString
+
+from psycopg import sql
+
+# The least key that is on a worker, and all workers that there are.
+PLACED: LiteralString = """
+SELECT (SELECT min(k.segment_key) FROM generate_series(1, 256) k(segment_key) JOIN pg_catalog.pg_dist_placement p
+        ON p.shardid = get_shard_id_for_distribution_column('easeml_worker.keys', k.segment_key)
+        WHERE p.groupid = {worker}) AS key,
+    ARRAY(SELECT n.groupid FROM pg_catalog.pg_dist_node n WHERE n.noderole = 'primary' AND n.groupid > 0 ORDER BY 1)
+        AS workers
+"""
+ON_WORKER: LiteralString = """
+SELECT r.* FROM easeml_worker.keys k
+CROSS JOIN LATERAL easeml_segment.on_worker({worker}, {statement}, {pieces}) r({columns}) WHERE k.segment_key = {key}
+"""
+FOUND: LiteralString = "WITH q AS (?) SELECT to_jsonb(q) FROM q"
+ARRIVED: LiteralString = "INSERT INTO {into} VALUES ({values}) RETURNING 1 AS is_written"
+UNIT: LiteralString = """
+CALL easeml_segment.unit_on_worker({key}, {worker}, {work}, {order}::jsonb, {context}::jsonb, NULL)
+"""
+CHUNK_COLUMNS: LiteralString = "checkpoint_id bigint, chunk_number integer, bytes bytea"
+BLOCK_COLUMNS: LiteralString = (
+    "dataset_id bigint, split text, partition_number integer, block_number integer, n_rows integer, inputs bytea,"
+    " targets bytea"
+)
+JSON: LiteralString = "found jsonb"
+INSTALLATION: tuple[LiteralString, ...] = (
+    "CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE",
+    "CREATE SCHEMA IF NOT EXISTS easeml_worker",
+    "CREATE TABLE IF NOT EXISTS easeml_worker.keys (segment_key integer PRIMARY KEY)",
+    """
+    SELECT create_distributed_table('easeml_worker.keys', 'segment_key', colocate_with => 'none',
+        shard_count => greatest(32, (SELECT 2 * count(*)::integer FROM pg_dist_node)))
+    WHERE NOT EXISTS (SELECT FROM pg_dist_partition p WHERE p.logicalrelid = 'easeml_worker.keys'::regclass)
+    """,
+    "INSERT INTO easeml_worker.keys SELECT * FROM generate_series(1, 256) ON CONFLICT DO NOTHING",
+    """
+    SELECT create_distributed_function('easeml_segment.unit_on_worker(integer, integer, text, jsonb, jsonb, jsonb)',
+        'segment_key', colocate_with => 'easeml_worker.keys')
+    """,
+    "GRANT USAGE ON SCHEMA easeml_worker TO easeml_segment",
+    "GRANT SELECT ON easeml_worker.keys TO easeml_segment",
+)
+
+
+@dataclass(frozen=True)
+class CitusWorker:
+    """A worker by its group, and a key whose shard it has."""
+
+    group: int
+    key: int
+
+    def asked(self, statement: str, columns: LiteralString, pieces: Sequence[bytes] = ()) -> sql.Composed:
+        """Return the query that has the worker execute a statement, and returns what that returns."""
+        return sql.SQL(ON_WORKER).format(
+            worker=sql.Literal(self.group),
+            statement=sql.Literal(statement),
+            pieces=sql.SQL("ARRAY[{}]::bytea[]").format(sql.SQL(", ").join(map(sql.Literal, pieces))),
+            columns=sql.SQL(columns),
+            key=sql.Literal(self.key),
+        )
+
+    def found(self, statement: str, pieces: Sequence[bytes] = ()) -> sql.Composed:
+        """Return the same for a statement whose rows may be of any columns, a change as well: each comes as JSON."""
+        return self.asked(FOUND.replace("?", statement), JSON, pieces)
+
+    def unit(self, work: str, order: str, context: str) -> sql.Composed:
+        """Return the call that does a unit there."""
+        return sql.SQL(UNIT).format(
+            key=sql.Literal(self.key),
+            worker=sql.Literal(self.group),
+            work=sql.Literal(work),
+            order=sql.Literal(order),
+            context=sql.Literal(context),
+        )
+
+
+def placed(worker: int) -> sql.Composed:
+    """Return the query of the key of a worker."""
+    return sql.SQL(PLACED).format(worker=sql.Literal(worker))
+
+
+def arrived(into: sql.Composable, row: Sequence[object]) -> tuple[str, list[bytes]]:
+    """Return the statement that writes a row, and the values of it that are bytes, which it takes from its argument.
+
+    >>> arrived(sql.SQL("chunks (checkpoint_id, bytes)"), (7, b"state"))
+    ('INSERT INTO chunks (checkpoint_id, bytes) VALUES (7, ($1)[1]) RETURNING 1 AS is_written', [b'state'])
+    """
+    pieces = [value for value in row if isinstance(value, bytes)]
+    numbers = itertools.count(1)
+    values = [
+        sql.SQL("($1)[{}]").format(next(numbers)) if isinstance(value, bytes) else sql.Literal(value) for value in row
+    ]
+    return sql.SQL(ARRIVED).format(into=into, values=sql.SQL(", ").join(values)).as_string(), pieces

@@ -1,0 +1,81 @@
+"""The rows and states of a worker of Citus, in tables that are its own: it is asked through its coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from easeml_db.postgres.delegated.statements import BLOCK_COLUMNS, CHUNK_COLUMNS, CitusWorker, arrived
+from easeml_db.postgres.node_store import Arrival, Connection, KnownState, Part
+from easeml_db.postgres.row_copies import OUT, soon
+from easeml_db.postgres.segment_store import COLLECT, SegmentStore
+
+# Of the worker's session: Citus hands on no settings of that on the coordinator.
+SETTINGS: LiteralString = """
+SELECT set_config('client_connection_check_interval', '1s', false), set_config('jit', 'off', false),
+    set_config('lock_timeout', '500ms', false), set_config('statement_timeout', '0', false)
+"""
+
+
+class DelegatedStore(SegmentStore):
+    """A node with the extension easeml_segment, to which nobody but the coordinator of its cluster can connect."""
+
+    def __init__(self, connection: Connection, worker: CitusWorker) -> None:
+        super().__init__(connection)
+        self.worker = worker
+
+    def chunks_of(self, checkpoint_id: int) -> sql.Composable:
+        """Return the query of a state's bytes in their order."""
+        return self._asked(super().chunks_of(checkpoint_id), CHUNK_COLUMNS)
+
+    def blocks_of(self, part: Part, first: int, last: int) -> sql.Composable:
+        """Return the query of some blocks of a part."""
+        return self._asked(super().blocks_of(part, first, last), BLOCK_COLUMNS)
+
+    async def last_block(self, part: Part) -> int:
+        """Return the number of the last block of a part, -1 where it has none."""
+        (row,) = await self._found(self._last_block(part))
+        return int(row["last"])
+
+    async def make_ready(self) -> None:
+        """Have the worker's session import what units need."""
+        await self._rows(SETTINGS)
+        await super().make_ready()
+
+    async def receive(self, source: Connection, arrival: Arrival) -> int:
+        """Write what arrives from a source row by row; return the bytes. A COPY would end on the coordinator."""
+        n_bytes = 0
+        async with source.cursor().copy(sql.SQL(OUT).format(arrival.query)) as rows:
+            rows.set_types(arrival.types)
+            while row := await soon(rows.read_row()):
+                statement, pieces = arrived(arrival.into, row)
+                await soon(self._connection.execute(self.worker.found(statement, pieces)))
+                n_bytes += sum(map(len, pieces))
+        return n_bytes
+
+    async def begin_state(self, state: KnownState, lease_number: int) -> bool:
+        """Begin a transaction, and the row of a state; return False where there is one already."""
+        await self._connection.execute("BEGIN")
+        return bool(await self._found(self._new_state(state, lease_number)))
+
+    async def collect(self, checkpoint_ids: Collection[int], lease_number: int) -> None:
+        """Remove states; no VACUUM passes the coordinator, so their room is used again when the worker sees to it."""
+        await self._rows(COLLECT, list(checkpoint_ids), lease_number)
+
+    def _asked(self, query: sql.Composable, columns: LiteralString) -> sql.Composed:
+        return self.worker.asked(query.as_string(self._connection), columns)
+
+    async def _rows(self, statement: LiteralString, *values: object) -> list[dict[str, Any]]:
+        text = psycopg.AsyncClientCursor(self._connection).mogrify(statement, list(values))
+        return await self._told(text)
+
+    async def _found(self, statement: sql.Composable) -> list[dict[str, Any]]:
+        return await self._told(statement.as_string(self._connection))
+
+    async def _told(self, statement: str) -> list[dict[str, Any]]:
+        """Return the rows of a statement that the worker executes."""
+        cursor = await self._connection.execute(self.worker.found(statement))
+        return [row["found"] for row in await cursor.fetchall()]
