@@ -6,7 +6,7 @@ DECLARE
 BEGIN
     IF here IS DISTINCT FROM worker THEN
         RAISE EXCEPTION USING errcode = 'ML011', message = format('Citus ran this on %s, and it is for worker %s', CASE here WHEN 0 THEN 'its coordinator' ELSE 'worker ' || here END, worker),
-            hint = 'Has a shard of easeml_worker.keys moved? The next session looks for one that is there.';
+            hint = CASE here WHEN 0 THEN 'Citus delegates no call within a transaction.' ELSE 'A shard of easeml_worker.keys has moved; the next session looks for one that is there.' END;
     END IF;
 END
 $$;

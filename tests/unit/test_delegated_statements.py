@@ -43,7 +43,12 @@ def test_bytes_that_arrive_are_pieces_and_other_values_stand_in_the_statement() 
     statement, pieces = arrived(sql.SQL("t (a, b, c, d)"), (7, b"x", "it's", b"y"))
     assert statement == "INSERT INTO t (a, b, c, d) VALUES (7, ($1)[1], 'it''s', ($1)[2]) RETURNING 1 AS is_written"
     assert pieces == [b"x", b"y"]
-    assert r"ARRAY['\x78'::bytea, '\x79'::bytea]::bytea[]" in text(WORKER.found(statement, pieces))
+    query, values = WORKER.written(sql.SQL("t (a)"), (b"x",))
+    assert "easeml_segment.on_worker(2, %s, ARRAY[%b::bytea]::bytea[]) r(found jsonb)" in text(query)
+    assert values == [
+        "WITH q AS (INSERT INTO t (a) VALUES (($1)[1]) RETURNING 1 AS is_written) SELECT to_jsonb(q) FROM q",
+        b"x",
+    ]
 
 
 def test_a_worker_that_is_not_there_or_has_no_key_is_refused() -> None:

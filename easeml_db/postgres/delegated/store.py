@@ -8,7 +8,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from easeml_db.postgres.delegated.statements import BLOCK_COLUMNS, CHUNK_COLUMNS, CitusWorker, arrived
+from easeml_db.postgres.delegated.statements import BLOCK_COLUMNS, CHUNK_COLUMNS, CitusWorker
 from easeml_db.postgres.node_store import Arrival, Connection, KnownState, Part
 from easeml_db.postgres.row_copies import OUT, soon
 from easeml_db.postgres.segment_store import COLLECT, SegmentStore
@@ -51,9 +51,9 @@ class DelegatedStore(SegmentStore):
         async with source.cursor().copy(sql.SQL(OUT).format(arrival.query)) as rows:
             rows.set_types(arrival.types)
             while row := await soon(rows.read_row()):
-                statement, pieces = arrived(arrival.into, row)
-                await soon(self._connection.execute(self.worker.found(statement, pieces)))
-                n_bytes += sum(map(len, pieces))
+                query, values = self.worker.written(arrival.into, row)
+                await soon(self._connection.execute(query, values, prepare=False))
+                n_bytes += sum(len(value) for value in row if isinstance(value, bytes))
         return n_bytes
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
