@@ -626,7 +626,7 @@ class WarmOnDelegated(WarmOnNodes):
 
     def add_segment(self, name: str, engine: str) -> None:
         add = "SELECT easeml.add_segment(%s, service => %s, engine => %s, content => %s)"
-        self.control.execute(add, [name, f"pg_{name}", engine, self._groups[name]])
+        self.control.execute(add, [name, f"pg_cluster_{name}", engine, self._groups[name]])
 
     def break_session(self, slot_id: int) -> None:
         for entrance in self.cluster.entrances:
@@ -640,7 +640,7 @@ def warm_on_delegated(private_server: Embedded, tmp_path_factory: pytest.TempPat
         control = stack.enter_context(temporary_session(private_server))
         cluster = stack.enter_context(citus.delegated_cluster(private_server))
         folder = tmp_path_factory.mktemp("services")
-        dsns = dict(zip(("pg_east", "pg_west"), cluster.dsns.values(), strict=True))
+        dsns = {f"pg_cluster_{name}": dsn for name, dsn in zip(("east", "west"), cluster.dsns.values(), strict=True)}
         stack.enter_context(service_file(folder, dsns))
         world = WarmOnDelegated(control, cluster)
         stack.callback(world.end)
