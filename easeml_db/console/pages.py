@@ -15,8 +15,8 @@ from werkzeug.wrappers import Response as BaseResponse
 from easeml_db.console.curves import chart_of
 from easeml_db.console.inputs import example_input
 from easeml_db.console.pictures import answer_source, example_png, is_picture
-from easeml_db.console.rows import Connection, Row, connected, example_bytes, examples, one, rows, switch
-from easeml_db.errors import InvalidArgument
+from easeml_db.console.rows import Connection, Row, connected, example_bytes, examples, one, rows, switch, told
+from easeml_db.errors import EasemlError, InvalidArgument
 from easeml_loaders.picture_labels import Wanted
 from easeml_loaders.pictures import read_picture
 
@@ -95,20 +95,19 @@ def switch_example(task_id: int) -> BaseResponse:
 
 
 @pages.route("/tasks/<int:task_id>/infer", methods=["GET", "POST"])
-def infer(task_id: int) -> str:
-    """Ask the best model of a task what comes out of a picture, or of numbers."""
+def infer(task_id: int) -> tuple[str, int]:
+    """Ask the best model of a task what comes out of a picture, or of numbers; what is refused stays in the form."""
     with connected(g.login.dsn) as connection:
         found = _task(connection, task_id)
-        (first, *others) = found["inputs"]
-        takes_picture = not others and is_picture(first)
-        answer = _answer(connection, found, takes_picture) if request.method == "POST" else None
-        classes = one(connection, "classes", f"task {task_id}", task_id=task_id)["classes"] if answer else None
-    source = answer_source(found["output"], answer["output"]) if answer else None
-    named = _named_outputs(classes, answer)
-    return render_template(
-        "infer.html", task=found, takes_picture=takes_picture, answer=answer, source=source, named=named,
-        given=request.form.get("input", ""), example=_example(found),
-    )  # fmt: skip
+    (first, *others) = found["inputs"]
+    takes_picture = not others and is_picture(first)
+    shown = {"task": found, "takes_picture": takes_picture, "example": _example(found)}
+    try:
+        answered = _answered(found, takes_picture) if request.method == "POST" else {}
+    except EasemlError as error:
+        message, hint = told(error)
+        return render_template("infer.html", **shown, given=_given(), problem=message, hint=hint), 400
+    return render_template("infer.html", **shown, given=_given(), **answered), 200
 
 
 @pages.get("/runs")
@@ -139,6 +138,19 @@ def _run_parts(connection: Connection, run_id: int) -> dict[str, Any]:
     }
 
 
+def _answered(task: Row, takes_picture: bool) -> dict[str, Any]:
+    """Return an answer with what the page needs to show it."""
+    with connected(g.login.dsn) as connection:
+        answer = _answer(connection, task, takes_picture)
+        classes = one(connection, "classes", f"task {task['task_id']}", task_id=task["task_id"])["classes"]
+    source = answer_source(task["output"], answer["output"])
+    return {"answer": answer, "source": source, "named": _named_outputs(classes, answer)}
+
+
+def _given() -> str:
+    return request.form.get("input", "")
+
+
 def _answer(connection: Connection, task: Row, takes_picture: bool) -> dict[str, Any]:
     """Return what easeml.infer says of what the form gave. Raises InvalidArgument, InvalidData."""
     value: bytes | Jsonb
@@ -152,11 +164,11 @@ def _answer(connection: Connection, task: Row, takes_picture: bool) -> dict[str,
                 value = read_picture(path, Wanted((height, width, channels), None, is_resized=True))
     else:
         try:
-            value = Jsonb(json.loads(request.form.get("input", "")))
+            value = Jsonb(json.loads(_given()))
         except (ValueError, RecursionError) as error:
             said = "nested too deep" if isinstance(error, RecursionError) else str(error)
             raise InvalidArgument(
-                f"expected the input as JSON: {said}", hint=f"For example {_example(task)}."
+                f"expected the input as JSON: {said}", hint=f"Its form is {_example(task)}."
             ) from error
     found = connection.execute("SELECT easeml.infer(%s, %s) AS answer", [task["task_name"], value]).fetchone()
     answer: dict[str, Any] = found["answer"] if found else {}
@@ -167,9 +179,9 @@ def _example(task: Row) -> str:
     return example_input(task["inputs"], task["recursive"] or [])
 
 
-def _named_outputs(classes: list[str] | None, answer: dict[str, Any] | None) -> list[tuple[str, float]]:
+def _named_outputs(classes: list[str] | None, answer: dict[str, Any]) -> list[tuple[str, float]]:
     """Return classes with their probabilities, the most probable first; nothing where none come out."""
-    if answer is None or classes is None:
+    if classes is None:
         return []
     pairs = zip(classes, answer["output"], strict=True)
     return sorted(pairs, key=lambda pair: -pair[1])[:20]

@@ -188,6 +188,7 @@ def test_a_picture_is_asked_about(ada: Session, browser: Callable[..., FlaskClie
     for given, problem in (("nonsense", "expected the input as JSON"), ("[1]", "expected")):
         answer = client.post(f"/tasks/{task_id}/infer", data={**form, "input": given})
         assert (answer.status_code, problem in answer.text) == (400, True)
+        assert f">{given}</textarea>" in answer.text, "what was typed is still there to be mended"
 
 
 def test_a_tree_is_shown_by_its_columns_and_asked_about_as_the_form_says(
@@ -202,9 +203,9 @@ def test_a_tree_is_shown_by_its_columns_and_asked_about_as_the_form_says(
     client, task_id = browser("eve"), number(eve, "sentences")
     assert "<small>input_left</small> [2, null]</code>" in client.get(f"/tasks/{task_id}/refine").text
     page = client.get(f"/tasks/{task_id}/infer").text
-    assert f"such as <code>{html.escape(said)}</code>".replace("&quot;", "&#34;") in page
+    assert f"of the form <code>{html.escape(said)}</code>".replace("&quot;", "&#34;") in page
     broken = client.post(f"/tasks/{task_id}/infer", data={"form_token": token(page), "input": "{"})
-    assert html.escape(f"For example {said}").replace("&quot;", "&#34;") in broken.text
+    assert html.escape(f"Its form is {said}").replace("&quot;", "&#34;") in broken.text
 
 
 @pytest.mark.parametrize(
