@@ -22,7 +22,7 @@ BEGIN
         SELECT b.*, CASE WHEN b.is_higher_better THEN max(b.value) OVER earlier ELSE min(b.value) OVER earlier END AS before FROM best b
         WINDOW earlier AS (PARTITION BY b.metric ORDER BY b.finished_at, b.run_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ), under_way AS (
-        SELECT r.run_id, coalesce(q.reason, 'by hand') AS reason, r.status, r.created_at, r.metric, v.n_examples, t.architecture, t.trial_id, t.best_metric_value AS value
+        SELECT r.run_id, coalesce(q.reason, 'by hand') AS reason, r.status, greatest(r.created_at, v.packed_at) AS began_at, r.metric, v.n_examples, t.architecture, t.trial_id, t.best_metric_value AS value
         FROM easeml.runs r JOIN version v USING (dataset_id) LEFT JOIN easeml.task_runs q USING (run_id) LEFT JOIN LATERAL (
             SELECT t.* FROM easeml.trials t WHERE t.run_id = r.run_id AND t.best_metric_value IS NOT NULL
             ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.trial_number LIMIT 1) t ON true
@@ -41,7 +41,7 @@ BEGIN
         s.architecture, e.metric, s.value, e.n_examples, e.run_id, s.trial_id
     FROM ended e LEFT JOIN so_far s USING (run_id)
     UNION ALL
-    SELECT u.created_at, format('run %s (%s)%s', u.status, u.reason, ': ' || round(u.value::numeric, 4) || ' so far'), u.architecture, u.metric, u.value, u.n_examples, u.run_id, u.trial_id FROM under_way u
+    SELECT u.began_at, format('run %s (%s)%s', u.status, u.reason, ': ' || round(u.value::numeric, 4) || ' so far'), u.architecture, u.metric, u.value, u.n_examples, u.run_id, u.trial_id FROM under_way u
     UNION ALL
     SELECT a.finished_at, 'arm', a.architecture, a.metric, a.value, a.n_examples, a.run_id, a.trial_id FROM arm a
     ORDER BY 1, 7 NULLS FIRST, 2 DESC;

@@ -159,6 +159,8 @@ def test_the_report_tells_of_a_run_from_its_start(module_database: Session, ada:
     run_id = advance(module_database, "watched")
     told = "SELECT event, architecture, value FROM easeml.task_report('watched') WHERE run_id = %s"
     assert [tuple(row.values()) for row in ada.rows(told, run_id)] == [("run queued (by hand)", None, None)]
+    story = ada.values("SELECT event FROM easeml.task_report('watched')")
+    assert [event.partition(" ")[0] for event in story] == ["task", "version", "run"]
     module_database.execute("UPDATE easeml.runs SET status = 'running', started_at = now() WHERE run_id = %s", [run_id])
     module_database.execute(
         "UPDATE easeml.trials SET best_metric_value = trial_number / 10.0 WHERE run_id = %s AND trial_number <= 2",
