@@ -1,12 +1,18 @@
 -- Opening a unit, and counting it as done: each step refuses a unit that is no longer due. All run in the session of the slot.
 
 -- As long as anybody's old snapshot keeps all versions of a row, an index finds the newest by going through all of them, and each unit adds some. So a
--- session remembers where the rows of its unit lay when it last saw them, and looks there first. Who finds nothing there looks once more: somebody changed the row just then.
-CREATE FUNCTION easeml.trial_place(trial_id bigint) RETURNS tid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+-- session remembers where the rows of its unit lay when it last saw them, and looks on that page first. Who finds nothing there looks once more: somebody changed the row
+-- just then. It looks at the whole page, which removes dead versions from it: to fetch one place does not, and the row would go from page to page.
+CREATE FUNCTION easeml.trial_place(trial_id bigint) RETURNS tid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-    place tid := nullif(current_setting('easeml.trial_place', true), '')::tid;
+    page bigint := substring(current_setting('easeml.trial_place', true) FROM '[0-9]+');
+    place tid;
 BEGIN
-    IF NOT EXISTS (SELECT FROM easeml.trials t WHERE t.ctid = place AND t.trial_id = trial_place.trial_id) THEN
+    IF page IS NOT NULL THEN
+        -- With + 0, so that no index serves.
+        SELECT t.ctid INTO place FROM easeml.trials t WHERE t.ctid >= format('(%s,0)', page)::tid AND t.ctid < format('(%s,0)', page + 1)::tid AND t.trial_id + 0 = trial_place.trial_id;
+    END IF;
+    IF place IS NULL THEN
         SELECT t.ctid INTO place FROM easeml.trials t WHERE t.trial_id = trial_place.trial_id;
     END IF;
     RETURN place;
@@ -14,11 +20,15 @@ END
 $$;
 COMMENT ON FUNCTION easeml.trial_place(bigint) IS 'Returns where the row of a trial lies, first looking where this session last saw it (internal).';
 
-CREATE FUNCTION easeml.slot_place(slot_id integer) RETURNS tid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.slot_place(slot_id integer) RETURNS tid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-    place tid := nullif(current_setting('easeml.slot_place', true), '')::tid;
+    page bigint := substring(current_setting('easeml.slot_place', true) FROM '[0-9]+');
+    place tid;
 BEGIN
-    IF NOT EXISTS (SELECT FROM easeml.slots s WHERE s.ctid = place AND s.slot_id = slot_place.slot_id) THEN
+    IF page IS NOT NULL THEN
+        SELECT s.ctid INTO place FROM easeml.slots s WHERE s.ctid >= format('(%s,0)', page)::tid AND s.ctid < format('(%s,0)', page + 1)::tid AND s.slot_id + 0 = slot_place.slot_id;
+    END IF;
+    IF place IS NULL THEN
         SELECT s.ctid INTO place FROM easeml.slots s WHERE s.slot_id = slot_place.slot_id;
     END IF;
     RETURN place;
@@ -101,7 +111,8 @@ DECLARE
 BEGIN
     FOR look IN 1..2 LOOP
         UPDATE easeml.slots s SET unit_started_at = NULL, n_units_done = s.n_units_done + (unit ->> 'kind' <> 'pilot')::integer
-        WHERE s.ctid = easeml.slot_place((unit ->> 'slot_id')::integer) AND s.backend_pid = coalesce((unit ->> 'backend_pid')::integer, pg_backend_pid())
+        WHERE s.ctid = CASE look WHEN 1 THEN nullif(current_setting('easeml.slot_place', true), '')::tid ELSE easeml.slot_place((unit ->> 'slot_id')::integer) END
+            AND s.slot_id = (unit ->> 'slot_id')::integer AND s.backend_pid = coalesce((unit ->> 'backend_pid')::integer, pg_backend_pid())
             AND s.status <> 'lost'
         RETURNING s.ctid INTO place;
         EXIT WHEN FOUND;
@@ -131,7 +142,8 @@ BEGIN
             slot_seconds = t.slot_seconds + seconds, training_seconds = CASE WHEN trained_seconds IS NULL THEN t.training_seconds ELSE coalesce(t.training_seconds, 0) + trained_seconds END,
             checkpoint_id = coalesce(new_checkpoint_id, t.checkpoint_id)
         FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
-        WHERE t.ctid = easeml.trial_place((unit ->> 'trial_id')::bigint) AND r.run_id = t.run_id AND t.n_steps_done = (unit ->> 'step')::integer AND t.status = 'running'
+        WHERE t.ctid = CASE look WHEN 1 THEN nullif(current_setting('easeml.trial_place', true), '')::tid ELSE easeml.trial_place((unit ->> 'trial_id')::bigint) END
+            AND t.trial_id = (unit ->> 'trial_id')::bigint AND r.run_id = t.run_id AND t.n_steps_done = (unit ->> 'step')::integer AND t.status = 'running'
             AND (new_checkpoint_id IS NULL OR t.checkpoint_id IS NOT DISTINCT FROM from_checkpoint_id)
         RETURNING t AS trial, t.ctid AS place INTO moved;
         EXIT WHEN FOUND;

@@ -133,11 +133,11 @@ COMMENT ON FUNCTION easeml.record_evaluation(jsonb, timestamptz, integer, text, 
 CREATE FUNCTION easeml.record_metrics(unit jsonb, epoch integer, split text, n_rows bigint, metrics jsonb, new_best_checkpoint_id bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;
-    place tid;
+    place tid := easeml.trial_place((unit ->> 'trial_id')::bigint);
     pruned_bytes bigint;
     metric_value double precision;
 BEGIN
-    SELECT t.* INTO trial FROM easeml.trials t WHERE t.ctid = easeml.trial_place((unit ->> 'trial_id')::bigint);
+    SELECT t.* INTO trial FROM easeml.trials t WHERE t.ctid = place;
     SELECT (metrics ->> r.metric)::double precision INTO metric_value FROM easeml.runs r WHERE r.run_id = trial.run_id;
     INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy, balanced_accuracy, macro_f1, log_loss, rmse, mae, r2, n_classes, metric_error,
         mse, psnr, ssim, token_accuracy, training_loss, training_seconds)
@@ -151,8 +151,7 @@ BEGIN
     IF new_best_checkpoint_id IS NOT NULL THEN
         UPDATE easeml.trials t SET best_epoch = record_metrics.epoch, best_metric_value = metric_value, best_checkpoint_id = new_best_checkpoint_id,
             best_loss = coalesce(metrics ->> 'log_loss', metrics ->> 'rmse')::double precision
-        WHERE t.ctid = easeml.trial_place(trial.trial_id)
-        RETURNING t.ctid INTO place;
+        WHERE t.ctid = place RETURNING t.ctid INTO place;
         PERFORM set_config('easeml.trial_place', place::text, false);
         DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = trial.best_checkpoint_id AND c.checkpoint_id <> new_best_checkpoint_id
         RETURNING c.n_bytes INTO pruned_bytes;

@@ -85,3 +85,13 @@ def test_what_units_have_recorded_goes_with_their_run(database: Session, unit: d
     assert {table: database.value(count) for table, count in counts.items()} == dict.fromkeys(tables, 1)
     database.execute("DELETE FROM easeml.runs")
     assert {table: database.value(count) for table, count in counts.items()} == dict.fromkeys(tables, 0)
+
+
+def test_rows_of_units_stay_on_their_page(database: Session, unit: dict[str, object]) -> None:
+    order = json.dumps(unit | {"kind": "pilot"})
+    unit_of_one = f"""DO $$ BEGIN FOR i IN 1..400 LOOP
+        PERFORM easeml.open_unit('{order}'); COMMIT; PERFORM easeml.record_pilot('{order}', 1, 1); COMMIT;
+    END LOOP; END $$"""
+    database.execute(unit_of_one)
+    for table in ("trials", "slots"):
+        assert database.value("SELECT pg_relation_size(%s) / 8192", f"easeml.{table}") <= 3
