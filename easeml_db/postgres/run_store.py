@@ -106,6 +106,7 @@ class PostgresRuns:
             await self._session.write(step, run_id=run_id)
         is_written = bool(await self._session.write("finish_run", run_id=run_id))
         if is_written:
+            await self._session.write("note_serving", run_id=run_id)
             await self._session.write("note_summary", run_id=run_id)
         return await self._has_ended(run_id, is_written)
 

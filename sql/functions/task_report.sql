@@ -10,17 +10,19 @@ BEGIN
         SELECT d.dataset_id, d.version, v.n_examples, v.n_off, v.n_changed, v.n_packed_bytes, v.n_kept_bytes, v.packed_at
         FROM easeml.task_versions v JOIN easeml.datasets d USING (dataset_id) WHERE v.task_id = found.task_id
     ), ended AS (
-        SELECT r.run_id, coalesce(q.reason, 'by hand') AS reason, r.status, r.finished_at, r.metric, r.is_higher_better, r.architectures, v.n_examples, r.failure_reason
+        SELECT r.run_id, v.dataset_id, coalesce(q.reason, 'by hand') AS reason, r.status, r.finished_at, r.metric, r.is_higher_better, r.architectures, v.n_examples, r.failure_reason
         FROM easeml.runs r JOIN version v USING (dataset_id) LEFT JOIN easeml.task_runs q USING (run_id) WHERE r.finished_at IS NOT NULL
     ), arm AS (
-        SELECT DISTINCT ON (e.run_id, t.architecture) e.run_id, t.architecture, t.trial_id, t.best_metric_value AS value, e.finished_at, e.metric, e.is_higher_better, e.n_examples
+        SELECT DISTINCT ON (e.run_id, t.architecture) e.run_id, e.dataset_id, t.architecture, t.trial_id, t.best_metric_value AS value, e.finished_at, e.metric, e.is_higher_better, e.n_examples
         FROM ended e JOIN easeml.trials t USING (run_id) WHERE t.best_metric_value IS NOT NULL
         ORDER BY e.run_id, t.architecture, CASE WHEN e.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.trial_number
     ), best AS (
         SELECT DISTINCT ON (a.run_id) a.* FROM arm a ORDER BY a.run_id, CASE WHEN a.is_higher_better THEN -a.value ELSE a.value END
     ), so_far AS (
-        SELECT b.*, CASE WHEN b.is_higher_better THEN max(b.value) OVER earlier ELSE min(b.value) OVER earlier END AS before FROM best b
-        WINDOW earlier AS (PARTITION BY b.metric ORDER BY b.finished_at, b.run_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+        -- Another version has other validation rows: what answers from then on is the best of that one.
+        SELECT k.*, lag(k.best_now) OVER (PARTITION BY k.metric ORDER BY k.finished_at, k.run_id) AS before FROM (
+            SELECT b.*, CASE WHEN b.is_higher_better THEN max(b.value) OVER own ELSE min(b.value) OVER own END AS best_now FROM best b
+            WINDOW own AS (PARTITION BY b.metric, b.dataset_id ORDER BY b.finished_at, b.run_id)) k
     ), under_way AS (
         SELECT r.run_id, coalesce(q.reason, 'by hand') AS reason, r.status, greatest(r.created_at, v.packed_at) AS began_at, r.metric, v.n_examples, t.architecture, t.trial_id, t.best_metric_value AS value
         FROM easeml.runs r JOIN version v USING (dataset_id) LEFT JOIN easeml.task_runs q USING (run_id) LEFT JOIN LATERAL (
@@ -35,9 +37,9 @@ BEGIN
     UNION ALL
     SELECT e.finished_at, CASE WHEN s.value IS NULL THEN format('run %s: %s', e.status, coalesce(e.failure_reason, 'nothing was measured'))
             WHEN e.reason = 'new architecture' THEN format('new architecture %s: %s -> %s', array_to_string(e.architectures, ', '), coalesce(round(s.before::numeric, 4)::text, '-'),
-                round(CASE WHEN e.is_higher_better THEN greatest(s.value, s.before) ELSE least(s.value, s.before) END::numeric, 4))
+                round(s.best_now::numeric, 4))
             WHEN s.before IS NULL THEN format('first model: %s', round(s.value::numeric, 4))
-            ELSE format('run (%s): %s -> %s', e.reason, round(s.before::numeric, 4), round(CASE WHEN e.is_higher_better THEN greatest(s.value, s.before) ELSE least(s.value, s.before) END::numeric, 4)) END,
+            ELSE format('run (%s): %s -> %s', e.reason, round(s.before::numeric, 4), round(s.best_now::numeric, 4)) END,
         s.architecture, e.metric, s.value, e.n_examples, e.run_id, s.trial_id
     FROM ended e LEFT JOIN so_far s USING (run_id)
     UNION ALL
@@ -49,4 +51,4 @@ END
 $$;
 COMMENT ON FUNCTION easeml.task_report(text) IS
 $$Tells the story of your task by date: when it was made, each version with what was packed anew and what was kept, what each run came to, or has come to so far,
-such as "new architecture resnet18: 0.75 -> 0.77", and by run the best value of each architecture (event arm). Values are of validation rows, of the metric that ranks the run.$$;
+such as "new architecture resnet18: 0.75 -> 0.77", and by run the best value of each architecture (event arm). Values are of validation rows of the run's version, of the metric that ranks the run.$$;

@@ -5,13 +5,14 @@ SELECT m.tenant, m.dataset_name, m.metric, m.is_higher_better, p.trial_id IS NOT
 FROM easeml.serving_metrics m
 LEFT JOIN easeml.deployments p USING (tenant, dataset_name)
 LEFT JOIN LATERAL (
-    SELECT c.trial_id FROM easeml.datasets d JOIN easeml.runs n USING (dataset_id) JOIN easeml.trials c USING (run_id)
+    SELECT c.trial_id FROM easeml.datasets d JOIN easeml.runs n USING (dataset_id) JOIN easeml.trials c USING (run_id) LEFT JOIN easeml.task_versions v USING (dataset_id)
     -- The deployed trial is asked about here, so that nobody looks for another where there is one.
     WHERE p.trial_id IS NULL AND d.tenant = m.tenant AND d.dataset_name = m.dataset_name AND n.metric = m.metric AND c.best_checkpoint_id IS NOT NULL
-    ORDER BY CASE WHEN m.is_higher_better THEN -c.best_metric_value ELSE c.best_metric_value END NULLS LAST, c.best_loss, c.architecture <> 'ensemble', c.trial_id LIMIT 1) b ON true
+    -- A task is to know what was fed, and each of its versions has its own validation rows: the newest one that a run has finished on answers.
+    ORDER BY CASE WHEN v.task_id IS NOT NULL AND n.status = 'finished' THEN d.version END DESC NULLS LAST, CASE WHEN m.is_higher_better THEN -c.best_metric_value ELSE c.best_metric_value END NULLS LAST, c.best_loss, c.architecture <> 'ensemble', c.trial_id LIMIT 1) b ON true
 LEFT JOIN easeml.trials t ON t.trial_id = coalesce(p.trial_id, b.trial_id)
 LEFT JOIN easeml.runs r ON r.run_id = t.run_id;
-COMMENT ON VIEW easeml.answering IS 'The trial that answers for each dataset: the deployed one, else the best of the runs that rank by the dataset''s metric, over all versions; of equals that with the lower loss, then the oldest (internal).';
+COMMENT ON VIEW easeml.answering IS 'The trial that answers for each dataset: the deployed one, else the best of the runs that rank by the dataset''s metric, over all versions, of a task those of the newest version that a run has finished on; of equals that with the lower loss, then the oldest (internal).';
 COMMENT ON COLUMN easeml.answering.tenant IS 'Tenant that owns the dataset.';
 COMMENT ON COLUMN easeml.answering.dataset_name IS 'The dataset.';
 COMMENT ON COLUMN easeml.answering.metric IS 'Metric of the dataset.';
@@ -29,6 +30,7 @@ SELECT a.tenant::text AS tenant, a.dataset_name, a.trial_id, a.run_id, d.version
         WHEN a.is_deployed AND s.reason = 'refreshed' THEN 'a refresh found it better on new rows, see easeml.refresh_history; no other takes over until the next'
         WHEN a.is_deployed THEN 'easeml.deploy chose it; no other takes over until easeml.undeploy'
         WHEN a.trial_id IS NOT NULL THEN format('it has the best %s on the validation rows', a.metric)
+            || CASE WHEN EXISTS (SELECT FROM easeml.task_versions v WHERE v.dataset_id = a.dataset_id) THEN ' of its version of the task' ELSE '' END
         ELSE format('no trial of a run that ranks by %s has been measured', a.metric) END AS reason,
     s.since
 FROM easeml.answering a

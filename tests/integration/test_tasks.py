@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from easeml_db.postgres.queries import queries
+
 if TYPE_CHECKING:
     from tests.conftest import Session
 
@@ -169,6 +171,43 @@ def test_the_report_tells_of_a_run_from_its_start(module_database: Session, ada:
     (row,) = ada.rows(told, run_id)
     assert (row["event"], row["value"]) == ("run running (by hand): 0.2000 so far", 0.2)
     module_database.execute("SELECT easeml.cancel(%s)", [run_id])
+
+
+def test_the_newest_version_that_a_run_has_finished_on_answers(module_database: Session, ada: Session) -> None:
+    create(ada, "growing", classes=["a", "b", "c"], run_after_examples=None, run_after_minutes=None)
+
+    def begun(first: int, accuracy: float) -> int:
+        """Feed some more and begin a run, whose first trial comes to so much."""
+        feed_pictures(ada, "lab.growing", 60, first)
+        ada.execute("SELECT easeml.run_task('growing')")
+        run_id = int(advance(module_database, "growing"))
+        module_database.execute(
+            "UPDATE easeml.runs SET status = 'running', started_at = now() WHERE run_id = %s", [run_id]
+        )
+        module_database.execute(
+            "UPDATE easeml.trials SET best_metric_value = %s, best_epoch = 1, best_checkpoint_id = 1"
+            " WHERE run_id = %s AND trial_number = 1",
+            [accuracy, run_id],
+        )
+        return run_id
+
+    def finish(run_id: int) -> None:
+        finished = "UPDATE easeml.runs SET status = 'finished', finished_at = clock_timestamp() WHERE run_id = %s"
+        module_database.execute(finished, [run_id])
+        module_database.execute(queries("coordinator")["note_serving"], {"run_id": run_id})
+
+    answers = "SELECT run_id FROM easeml.serving WHERE dataset_name = 'growing'"
+    small = begun(0, 1.0)
+    assert ada.value(answers) == small
+    finish(small)
+    large = begun(60, 0.9)
+    assert ada.value(answers) == small
+    finish(large)
+    assert ada.value(answers) == large
+    assert "of its version of the task" in ada.value(answers.replace("run_id", "reason"))
+    assert "run (by hand): 1.0000 -> 0.9000" in ada.values("SELECT event FROM easeml.task_report('growing')")
+    history = "SELECT t.run_id FROM easeml.serving_history h JOIN easeml.trials t USING (trial_id)"
+    assert ada.values(f"{history} WHERE h.dataset_name = 'growing' ORDER BY h.serving_id DESC LIMIT 1") == [large]
 
 
 def test_another_rule_leaves_the_options_of_runs_as_they_are(ada: Session) -> None:

@@ -151,6 +151,12 @@ FROM (SELECT count(*) AS n, count(*) FILTER (WHERE status = 'failed') AS n_faile
 WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND r.status = 'running' AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 RETURNING r.run_id
 
+-- name: note_serving
+-- With the end of a run another trial may answer: of a task, one of a newer version. What somebody holds is written down with the next change.
+SELECT easeml.note_serving(m.tenant, m.dataset_name, 'better') FROM (
+    SELECT m.tenant, m.dataset_name FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
+    WHERE r.run_id = %(run_id)s FOR NO KEY UPDATE OF m SKIP LOCKED) m
+
 -- name: note_summary
 -- What a run that has ended tells, as the last event of its history.
 INSERT INTO easeml.events (tenant, run_id, kind, message)
