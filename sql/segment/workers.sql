@@ -20,15 +20,16 @@ END
 $$;
 COMMENT ON FUNCTION easeml_segment.on_worker(integer, text, bytea[]) IS 'Executes a statement with the caller''s rights, on this worker of a Citus cluster and on no other; $1 is pieces.';
 
+-- It has no search_path of its own, since what it calls commits: every name in it has its schema.
 CREATE PROCEDURE easeml_segment.unit_on_worker(segment_key integer, worker integer, work text, unit jsonb, context jsonb, INOUT result jsonb DEFAULT NULL) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM easeml_segment.check_worker(worker);
-    CASE work
-        WHEN 'train_on_node' THEN CALL easeml_segment.train_on_node(unit, context, result);
-        WHEN 'evaluate_on_node' THEN CALL easeml_segment.evaluate_on_node(unit, context, result);
-        WHEN 'pilot_on_node' THEN CALL easeml_segment.pilot_on_node(unit, context, result);
-        WHEN 'train_round_on_node' THEN CALL easeml_segment.train_round_on_node(unit, context, result);
-        WHEN 'evaluate_round_on_node' THEN CALL easeml_segment.evaluate_round_on_node(unit, context, result);
+    CASE
+        WHEN work OPERATOR(pg_catalog.=) 'train_on_node' THEN CALL easeml_segment.train_on_node(unit, context, result);
+        WHEN work OPERATOR(pg_catalog.=) 'evaluate_on_node' THEN CALL easeml_segment.evaluate_on_node(unit, context, result);
+        WHEN work OPERATOR(pg_catalog.=) 'pilot_on_node' THEN CALL easeml_segment.pilot_on_node(unit, context, result);
+        WHEN work OPERATOR(pg_catalog.=) 'train_round_on_node' THEN CALL easeml_segment.train_round_on_node(unit, context, result);
+        WHEN work OPERATOR(pg_catalog.=) 'evaluate_round_on_node' THEN CALL easeml_segment.evaluate_round_on_node(unit, context, result);
     END CASE;
 END
 $$;
