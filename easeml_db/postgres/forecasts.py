@@ -7,15 +7,13 @@ run itself. So forecasts take no more than a fifth of a core, however many runs 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass
 
 from easeml_db.errors import EasemlError
-from easeml_db.postgres import background
+from easeml_db.postgres.own_turns import LOOK_SECONDS, OwnTurns
 from easeml_db.postgres.store_session import StoreSession
 
-LOOK_SECONDS = 1.0
 RESTS = 4  # times as long as the forecast took
 
 
@@ -32,25 +30,14 @@ class Cadence:
     failed_seconds: float = 300.0
 
 
-class Forecasts:
-    """Forecasts runs for as long as this process holds the lease, which the leading session knows."""
+class Forecasts(OwnTurns):
+    """Forecasts runs, one at a time."""
 
     def __init__(self, leading: StoreSession, cadence: Cadence | None = None) -> None:
-        self._leading, self._cadence = leading, cadence or Cadence()
-        self._own: StoreSession | None = None  # opened when the lease is ours
-        self._keeping: asyncio.Task[None] | None = None
+        self._cadence = cadence or Cadence()
+        super().__init__(leading, "forecasts", statement_timeout=f"{self._cadence.timeout_seconds:g}s")
         self._last_tenant = ""
         self._resting: dict[int, float] = {}  # runs that are not to be forecast before a time of the monotonic clock
-
-    def begin(self) -> None:
-        """Start looking for runs."""
-        self._keeping = background.begin(self._keep())
-
-    async def close(self) -> None:
-        """Forecast no more."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-        await self._leave()
 
     async def take_turn(self) -> float:
         """Forecast the run that has waited longest, if one is due; return for how many seconds to rest."""
@@ -67,13 +54,6 @@ class Forecasts:
                 self._resting[run_id] = began + self._cadence.failed_seconds
         return max(LOOK_SECONDS, RESTS * (time.monotonic() - began))
 
-    async def _keep(self) -> None:
-        rest_seconds = LOOK_SECONDS
-        while True:
-            await asyncio.sleep(rest_seconds)
-            if self._leading.lease_number:
-                rest_seconds = await self.take_turn()
-
     async def _due(self, session: StoreSession, now: float) -> int | None:
         self._resting = {run_id: until for run_id, until in self._resting.items() if until > now}
         found = await session.row(
@@ -83,17 +63,3 @@ class Forecasts:
         )  # fmt: skip
         self._last_tenant = found.get("tenant", "")
         return found.get("run_id")
-
-    async def _session(self) -> StoreSession:
-        if self._own is None:
-            timeout = f"{self._cadence.timeout_seconds:g}s"
-            own = StoreSession(self._leading.dsn, "easeml coordinator (forecasts)", statement_timeout=timeout)
-            await own.open()
-            self._own = own
-        self._own.lease_number = self._leading.lease_number
-        return self._own
-
-    async def _leave(self) -> None:
-        if self._own is not None:
-            await self._own.close()
-            self._own = None

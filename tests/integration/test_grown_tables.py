@@ -63,7 +63,7 @@ def look(dsn: str) -> float:
     async def once() -> float:
         tables = GrownTables(StoreSession(dsn))
         try:
-            return await tables.look()
+            return await tables.take_turn()
         finally:
             await tables.close()
 
