@@ -53,7 +53,11 @@ CREATE FUNCTION easeml.advice_sentence(run easeml.runs) RETURNS text LANGUAGE pl
 DECLARE
     last_seconds double precision;
     total_seconds double precision := extract(epoch FROM coalesce(run.finished_at, clock_timestamp()) - run.started_at);
-    name text := (SELECT d.dataset_name FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id);
+    more_seconds double precision := coalesce(round(4 * run.max_seconds), 600);
+    more text := coalesce(
+        (SELECT format('easeml.alter_task(%L, %s, %s, run_options => %L)', t.task_name, coalesce(t.run_after_examples::text, 'NULL'), coalesce(t.run_after_minutes::text, 'NULL'),
+            t.run_options || jsonb_build_object('max_seconds', more_seconds)) FROM easeml.task_versions v JOIN easeml.tasks t USING (task_id) WHERE v.dataset_id = run.dataset_id),
+        (SELECT format('easeml.select_models(%L, max_seconds => %s)', d.dataset_name, more_seconds) FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id));
 BEGIN
     -- When a single trial was last better than all before it.
     -- The limit of each trial keeps the planner from reading the curves of all runs first.
@@ -62,11 +66,11 @@ BEGIN
         WHERE e.trial_id = t.trial_id AND e.split = 'validation' AND e.metric_value IS NOT NULL ORDER BY score, e.measured_at LIMIT 1) m
     WHERE t.run_id = run.run_id AND t.architecture <> 'ensemble' ORDER BY m.score, m.measured_at LIMIT 1;
     IF last_seconds IS NULL THEN
-        RETURN CASE WHEN run.max_seconds IS NOT NULL THEN format('No epoch ended within the time: give it more, for example easeml.select_models(%L, max_seconds => %s).', name, round(4 * run.max_seconds)) END;
+        RETURN CASE WHEN run.max_seconds IS NOT NULL THEN format('No epoch ended within the time: give it more, for example %s.', more) END;
     ELSIF last_seconds > 0.75 * total_seconds AND run.max_seconds IS NOT NULL THEN
-        RETURN format('It was still improving in the last quarter of the time. For more: easeml.select_models(%L, max_seconds => %s).', name, round(4 * run.max_seconds));
+        RETURN format('It was still improving in the last quarter of the time. For more: %s.', more);
     ELSIF last_seconds > 0.75 * total_seconds OR total_seconds < 5 AND run.max_seconds IS NULL THEN
-        RETURN format('It was still improving in the last quarter of the time. For more: more configs or epochs, or a time limit instead: easeml.select_models(%L, max_seconds => 600).', name);
+        RETURN format('It was still improving in the last quarter of the time. For more: more configs or epochs, or a time limit instead: %s.', more);
     END IF;
     RETURN format('The last improvement came after %s of %s. More of the same is not likely to help; more rows, further columns or another search_space may.',
         round(last_seconds), format('%s second%s', round(total_seconds), CASE WHEN round(total_seconds) <> 1 THEN 's' END));

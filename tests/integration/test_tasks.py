@@ -218,3 +218,19 @@ def test_another_rule_leaves_the_options_of_runs_as_they_are(ada: Session) -> No
     assert [tuple(row.values()) for row in ada.rows(kept)] == [(7, None, {"max_epochs": 1})]
     ada.execute("SELECT easeml.alter_task('ruled', 7, NULL, '{}')")
     assert ada.rows(kept)[0]["run_options"] == {}
+
+
+def test_the_summary_of_a_run_advises_what_a_task_takes(module_database: Session, ada: Session) -> None:
+    options = psycopg.types.json.Jsonb({"architectures": ["linear"], "max_seconds": 30})
+    create(ada, "advised", classes=["a", "b", "c"], run_after_minutes=None, run_options=options)
+    feed_pictures(ada, "lab.advised", 60)
+    ada.execute("SELECT easeml.run_task('advised')")
+    run_id = advance(module_database, "advised")
+    for change in ("'running', started_at = now() - interval '30 s'", "'finished', finished_at = now()"):
+        module_database.execute(f"UPDATE easeml.runs SET status = {change} WHERE run_id = %s", [run_id])
+    *_, advice = ada.values("SELECT s FROM easeml.run_summary(%s) s", run_id)
+    assert advice.startswith("No epoch ended within the time: give it more, for example easeml.alter_task('advised'")
+    ada.execute("SELECT " + advice.partition("for example ")[2].rstrip("."))
+    (row,) = ada.rows("SELECT * FROM easeml.task_status WHERE task_name = 'advised'")
+    assert (row["run_after_examples"], row["run_after_minutes"]) == (100, None)
+    assert row["run_options"] == {"architectures": ["linear"], "max_seconds": 120}

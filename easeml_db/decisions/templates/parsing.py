@@ -99,8 +99,8 @@ class _Parser:
     def _tensor(self, place: int, used: set[str]) -> Tensor:
         start, name = self._next, None
         if start.kind == "word" and start.text != "Tensor":
-            name = self._name(used)
-            self._take("::")
+            name = self._name(used, "'Tensor' or ")
+            self._take("::", "'::' after a name, and 'Tensor' where there is none")
         else:
             self._claim(f"field{place}", start, used)
         if self._next.text != "Tensor":
@@ -132,10 +132,10 @@ class _Parser:
         self._advance()
         return int(found.text)
 
-    def _name(self, used: set[str]) -> str:
+    def _name(self, used: set[str], other: str = "") -> str:
         found = self._next
         if found.kind != "word" or not NAME.fullmatch(found.text):
-            raise self._refused("a name of lower-case letters, digits and _")
+            raise self._refused(f"{other}a name of lower-case letters, digits and _")
         if len(found.text) > MOST_NAME_CHARACTERS:
             raise self._refused(f"a name of at most {MOST_NAME_CHARACTERS} characters")
         self._claim(found.text, found, used)
