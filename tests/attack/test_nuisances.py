@@ -223,7 +223,7 @@ def test_a_nuisance_keeps_nobody_else_from_working(
     if seconds:
         scene.end_runs("mallory")  # they are the nuisance, where it is no statement that lasts
         time.sleep(5)
-        after = watch.usual_rates(seconds / 6)
+        after = watch.usual_rates(seconds / 3)
         _report(name, calm, disturbed, after)
 
 
