@@ -40,7 +40,9 @@ def measure(workload: Workload) -> Iterator[Row]:
         owner = stack.enter_context(workload.session("postgres"))
         session = stack.enter_context(workload.session())
         owner.execute(f"CREATE SCHEMA fed; GRANT USAGE, CREATE ON SCHEMA fed TO {ANALYST}".encode())
+        stack.callback(owner.execute, "DROP SCHEMA fed CASCADE")
         session.execute(TASK.encode(), [classes])
+        stack.callback(session.execute, "SELECT easeml.drop_task('fed', cascade => true)")
         session.execute("CREATE TABLE fed.plain (input bytea, output text)")
         ((examples,),) = (
             row.values() for row in session.execute("SELECT examples FROM easeml.tasks WHERE task_name = 'fed'")

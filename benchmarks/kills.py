@@ -17,7 +17,7 @@ from typing import Any
 
 from measuring import Row
 from psycopg.conninfo import make_conninfo
-from workload import Workload
+from workload import Workload, has_dataset
 
 from easeml_db.local.processes import server_environment
 from easeml_db.local.server import SERVICE_ROLE, Embedded
@@ -43,8 +43,9 @@ def measure(workload: Workload) -> Iterator[Row]:
     rng, n = random.Random(SEED), N_QUICK if workload.is_quick else N_DISTURBANCES
     server = workload.server
     with workload.session("postgres") as session:
-        load_table(server.dsn(), bundled_source("digits"), "digits")
-        session.execute("SELECT easeml.create_dataset('digits', 'digits', '{pixels}', 'label')")
+        if not has_dataset(session, "digits"):
+            load_table(server.dsn(), bundled_source("digits"), "digits")
+            session.execute("SELECT easeml.create_dataset('digits', 'digits', '{pixels}', 'label')")
         expected, seconds = _undisturbed(server, session)
         for name, disturb in (("kill -9 of the coordinator", _kill_coordinator), ("end of a backend", _end_backend)):
             outcomes = [disturb(server, session, rng.uniform(0.0, seconds), rng) for _ in range(n)]

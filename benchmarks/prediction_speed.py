@@ -20,7 +20,7 @@ import numpy as np
 import plain_torch
 import torch
 from measuring import Pairs, Row, seconds_of, take_turns
-from workload import N_PARTITIONS, Life, Workload, run_seconds, start_run, tensors
+from workload import N_PARTITIONS, Life, Workload, has_dataset, run_seconds, start_run, tensors
 
 from easeml_plpy import checkpoint
 
@@ -133,11 +133,13 @@ def _rows_alone(workload: Workload, source: str, dataset: str, architecture: str
 
 
 def _table(workload: Workload) -> str:
-    """Make a table of numbers and a dataset of it; return its name."""
+    """Return the name of a table of numbers and a dataset of it, made at their first use."""
     names = [f"x{k}" for k in range(N_COLUMNS)]
     numbers = ", ".join(f"random() AS {name}" for name in names)
     n_rows = min(N_TABLE_ROWS, workload.n_rows)
     with workload.session() as session:
+        if has_dataset(session, TABLE):
+            return TABLE
         session.execute(
             f"CREATE TABLE {TABLE} AS SELECT *, (x0 + x1 * x2 + x3 ^ 2 > 0.9)::text AS label"
             f" FROM (SELECT id, {numbers} FROM generate_series(1, {n_rows}) id) q"

@@ -103,9 +103,14 @@ class Workload:
                 )
                 source = name
         with self.session() as session:
-            if not session.execute("SELECT FROM easeml.datasets WHERE dataset_name = %s", [name]).fetchall():
+            if not has_dataset(session, name):
                 create_dataset(session, name, source)
         return name
+
+
+def has_dataset(session: Session, name: str) -> bool:
+    """Say whether an earlier round of a comparison has made a dataset."""
+    return bool(session.execute("SELECT FROM easeml.datasets WHERE dataset_name = %s", [name]).fetchall())
 
 
 def create_dataset(session: Session, name: str, source: str) -> None:
