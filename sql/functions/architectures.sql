@@ -6,7 +6,7 @@ BEGIN
         || ARRAY(SELECT r.architecture FROM easeml.registered_architectures r WHERE r.withdrawn_at IS NULL AND template_architectures.template = ANY (r.templates) ORDER BY r.registered_at, r.architecture);
 END
 $$;
-COMMENT ON FUNCTION easeml.template_architectures(text) IS 'Returns the architectures that may learn a template now: those of easeml, then registered ones (internal).';
+COMMENT ON FUNCTION easeml.template_architectures(text) IS 'Returns the architectures that may now learn a template: easeml''s own first, then registered ones (internal).';
 
 CREATE FUNCTION easeml.check_architecture(name text, entry_point text, descriptions jsonb, hyperparameters jsonb, summary text, OUT declaration jsonb, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
@@ -14,7 +14,7 @@ from easeml_plpy.architecture_checks import check_architecture
 return check_architecture(plpy, GD, name, entry_point, descriptions, hyperparameters, summary)
 $$;
 COMMENT ON FUNCTION easeml.check_architecture(text, text, jsonb, jsonb, text) IS
-    'Builds an architecture for the programs that were described, trains it on a few rows, stores it and asks it; returns what is to be registered, or an error (internal).';
+    'Builds an architecture for each described program, trains it on a few rows, stores it and predicts with it; returns what to register, or an error (internal).';
 
 CREATE FUNCTION easeml.register_architecture(name text, entry_point text, programs text[], hyperparameters jsonb DEFAULT '[]', summary text DEFAULT '')
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -55,12 +55,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.register_architecture(text, text, text[], jsonb, text) IS
-$$Registers an architecture of a package that is installed in the server's Python environment (administrators only). Tasks whose kind it fits get it as a further arm, old ones, too.
-name: small letters, digits and _; what it means never changes. entry_point: package.module:function, which the package offers in its entry points of the group easeml.architectures: nothing else is imported.
+$$Registers an architecture from a package that is installed in the server's Python environment (administrators only). Every task of a kind that it fits gets it as another arm, existing tasks included.
+name: lower-case letters, digits and _; a name never changes its meaning. entry_point: package.module:function. The package must declare it among its entry points in the group easeml.architectures; nothing else is imported.
 It is called as function(input_shape, n_outputs, **hyperparameters) and returns a torch.nn.Module from (n, *input_shape) to (n, n_outputs). programs: such as 'Input = [16,16,3] Output = [4]'; for each it
-is built without a network, trained on a few rows, stored and asked. Their kinds (easeml.templates) are those of the tasks that get it.
-hyperparameters: a json list of objects with name, kind (float, integer, categorical, integers), default, low and high or choices, and optionally log, search, summary, as easeml.architectures shows ours.
-Each network has those of training besides, such as learning_rate. easeml.withdraw_architecture takes it back.$$;
+is built without a network, trained on a few rows, stored and asked. Tasks of the same kinds (easeml.templates) get the architecture.
+hyperparameters: a json list of objects with name, kind (float, integer, categorical, integers), default, low and high or choices, and optionally log, search, summary, as easeml.architectures shows them for easeml's own.
+Each network also has the hyperparameters of training, such as learning_rate. easeml.withdraw_architecture withdraws it.$$;
 
 CREATE FUNCTION easeml.withdraw_architecture(name text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -70,4 +70,4 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.withdraw_architecture(text) IS 'Takes a registered architecture back: no further run gets it. Trials that were trained before still answer, so its package has to stay (administrators only).';
+COMMENT ON FUNCTION easeml.withdraw_architecture(text) IS 'Withdraws a registered architecture: later runs cannot use it. Trials that it has trained still answer, so keep its package installed (administrators only).';

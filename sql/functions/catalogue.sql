@@ -12,14 +12,14 @@ COMMENT ON FUNCTION easeml.list_architectures() IS 'Lists the architectures that
 CREATE FUNCTION easeml.does_whole_rounds(architecture text) RETURNS boolean LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT architecture = ANY ('{lightgbm,extra_trees,random_forest,ensemble}')
 $$;
-COMMENT ON FUNCTION easeml.does_whole_rounds(text) IS 'Says whether trials of an architecture take all partitions at once: a round of theirs is one unit on one slot (internal).';
+COMMENT ON FUNCTION easeml.does_whole_rounds(text) IS 'Says whether trials of an architecture train on all partitions at once, so that each of their rounds is one unit on one slot (internal).';
 
 CREATE FUNCTION easeml.batch_key(architecture text, config jsonb) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT architecture || ' ' || md5((config - '{learning_rate,weight_decay,momentum,schedule,dropout,averaging}'::text[])::text)
     WHERE architecture = ANY ('{linear,mlp,lenet,resnet,tabm}')
 $$;
 COMMENT ON FUNCTION easeml.batch_key(text, jsonb) IS
-    'Returns what two trials have in common that may train as one computation, a hash of all that shapes it; NULL for an architecture that never does (internal).';
+    'Returns a hash of everything that shapes a trial''s computation: trials with equal hashes may train as one. NULL for an architecture that never does (internal).';
 
 CREATE FUNCTION easeml.list_metrics(OUT metric text, OUT task text, OUT is_higher_better boolean, OUT is_default boolean, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -34,7 +34,7 @@ from easeml_plpy.catalog import fitting_architectures
 return fitting_architectures(plpy, GD, task, input_shape, n_outputs, has_texts, output_shape, n_links)
 $$;
 COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer, boolean, integer[], integer) IS
-    'Lists every architecture with the reason why it does not fit data of that task and shape, or NULL if it fits; has_texts says whether an input is a free text, output_shape the sizes of tensors that come out; n_links to how many others an object leads where series (0) or trees go in.';
+    'Lists every architecture with the reason why it does not fit data of the given task and shape, or NULL if it fits. has_texts: whether an input is free text. output_shape: sizes of output tensors. n_links: for inputs that are series (0) or trees, how many other objects an object links to.';
 
 CREATE FUNCTION easeml.list_procedures(OUT procedure text, OUT is_one_shot boolean, OUT options text[], OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -64,7 +64,7 @@ from easeml_db.decisions.hopper.allocation.registry import list_allocations
 from easeml_plpy.session import guarded
 return guarded(plpy, list_allocations)
 $$;
-COMMENT ON FUNCTION easeml.list_allocations() IS 'Lists the allocations that a run can use: how its trials share the slots (internal).';
+COMMENT ON FUNCTION easeml.list_allocations() IS 'Lists the allocations that a run can use, which decide how its trials share the slots (internal).';
 
 CREATE FUNCTION easeml.list_templates(OUT place integer, OUT template text, OUT workload text, OUT input text, OUT output text, OUT candidates text[], OUT architectures text[])
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -72,4 +72,4 @@ from easeml_db.decisions.templates.catalogue import list_templates
 from easeml_plpy.session import guarded
 return guarded(plpy, list_templates)
 $$;
-COMMENT ON FUNCTION easeml.list_templates() IS 'Lists the templates that say what may learn a program (internal: read easeml.templates).';
+COMMENT ON FUNCTION easeml.list_templates() IS 'Lists the templates, which decide the architectures that may learn a program (internal: read easeml.templates).';

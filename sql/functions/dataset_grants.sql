@@ -11,7 +11,7 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION easeml.claim_name(text, regrole) IS 'Returns the time of a grant, later than that of all others of the name to the role; NULL while one of them is not committed (internal).';
+COMMENT ON FUNCTION easeml.claim_name(text, regrole) IS 'Returns the time of a new grant, later than those of all other grants of the same name to the role; NULL while another such grant is not committed (internal).';
 
 CREATE FUNCTION easeml.perform_grant_use(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -108,7 +108,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.refuse_task(name, text, text) IS 'Refuses to do with the dataset of a task what the service does itself (internal).';
+COMMENT ON FUNCTION easeml.refuse_task(name, text, text) IS 'Refuses an operation on the dataset of a task that the service does itself (internal).';
 
 CREATE FUNCTION easeml.begin_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -168,7 +168,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION easeml.finish_dataset(name, name, jsonb) IS 'Records what packing found out, after which nobody can add to the dataset (internal).';
+COMMENT ON FUNCTION easeml.finish_dataset(name, name, jsonb) IS 'Records the results of packing, after which nobody can add to the dataset (internal).';
 
 -- VOLATILE, so that it sees what the statement that inserts a block has done before: it may have finished the dataset.
 CREATE FUNCTION easeml.is_being_packed(dataset_id bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -176,7 +176,7 @@ BEGIN
     RETURN EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = is_being_packed.dataset_id AND d.packing_xid = pg_current_xact_id());
 END
 $$;
-COMMENT ON FUNCTION easeml.is_being_packed(bigint) IS 'Says whether this transaction packs that dataset of yours (internal).';
+COMMENT ON FUNCTION easeml.is_being_packed(bigint) IS 'Says whether the current transaction is packing the given dataset of yours (internal).';
 
 CREATE FUNCTION easeml.add_partitions(data easeml.datasets, checksums bigint[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -190,7 +190,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.add_partitions(easeml.datasets, bigint[]) IS 'Records the partitions of the blocks that were packed, and refuses if one is missing (internal).';
+COMMENT ON FUNCTION easeml.add_partitions(easeml.datasets, bigint[]) IS 'Records the partitions of the packed blocks, and refuses if one is missing (internal).';
 
 CREATE FUNCTION easeml.check_shape(data easeml.datasets, input_shape integer[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -204,7 +204,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_shape(easeml.datasets, integer[]) IS 'Refuses an input shape that has nothing to do with the rows that were packed (internal).';
+COMMENT ON FUNCTION easeml.check_shape(easeml.datasets, integer[]) IS 'Refuses an input shape that does not match the packed rows (internal).';
 
 CREATE FUNCTION easeml.refuse_unpacked() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -214,7 +214,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION easeml.refuse_unpacked() IS 'Refuses to commit a dataset that was begun and not packed (trigger).';
+COMMENT ON FUNCTION easeml.refuse_unpacked() IS 'Refuses to commit a dataset that was begun but not packed (trigger).';
 CREATE CONSTRAINT TRIGGER dataset_is_packed AFTER INSERT ON easeml.datasets DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (NEW.packing_xid IS NOT NULL) EXECUTE FUNCTION easeml.refuse_unpacked();
 

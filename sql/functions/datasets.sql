@@ -32,7 +32,7 @@ CREATE FUNCTION easeml.default_inputs(source regclass, others text[]) RETURNS te
         AND (a.atttypid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
             OR NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = source AND i.indisprimary AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum))
 $$;
-COMMENT ON FUNCTION easeml.default_inputs(regclass, text[]) IS 'Returns the columns of a source that may tell something about its target: all but the others, those that only name rows, and those of types that cannot be inputs (internal).';
+COMMENT ON FUNCTION easeml.default_inputs(regclass, text[]) IS 'Returns the columns of a source that may help to predict its target: all except those with another role, those that only identify rows, and those whose types cannot be inputs (internal).';
 
 CREATE FUNCTION easeml.row_numbers(source regclass, columns text[]) RETURNS text[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -57,7 +57,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.row_numbers(regclass, text[]) IS
-    'Returns those of some columns that number the rows of a source: 100 rows or more, whole numbers, each once, without a gap; with the rights of the caller (internal).';
+    'Returns those of the given columns that only number the rows of a source: at least 100 rows with distinct whole numbers and no gap. Reads with the rights of the caller (internal).';
 
 CREATE FUNCTION easeml.is_small_table(source regclass, inputs text[]) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -74,7 +74,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.is_small_table(regclass, text[]) IS
-    'Says whether a source has so few rows (100 to 2,000) that all of them should train and validate; with the rights of the caller (internal).';
+    'Says whether a source has so few rows (100 to 2,000) that all of them should train and validate. Reads with the rights of the caller (internal).';
 
 -- Not pinned to a search_path: easeml.find_source needs the caller's. All else is named with its schema.
 CREATE FUNCTION easeml.create_dataset(
@@ -155,22 +155,22 @@ END
 $$;
 COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer, text) IS
 $$Registers a table or view as a dataset and returns the dataset's id. It shuffles the rows once, splits them into training, validation and test rows
-(stratified for labels, with a row of each class that has three in each split), and packs them into partitions. No row leaves the database.
-name: any text; only your own datasets must differ from it. source: a table or view that you may read, written as in SQL.
+(stratified by label; a class with at least three rows has one in each split), and packs them into partitions. No row leaves the database.
+name: any text, but different from the names of your other datasets. source: a table or view that you may read, written as in SQL.
 inputs: columns of numbers, booleans, dates, text and other categories, arrays of numbers of one shape, or one bytea of 8-bit values with input_shape. A NULL input is imputed and flagged.
-Without inputs all columns are taken but those with another part here, and those that only name rows (uuid, identity columns, 100 or more whole numbers that follow one another without a gap, a primary key of one column that is no date), and those of types that cannot be inputs; a notice lists both.
+Without inputs, it takes all columns except those with another role here, those that only identify rows (uuid, identity columns, 100 or more consecutive whole numbers, a primary key of one column that is not a date), and those whose types cannot be inputs. A notice lists what it took and what it left out.
 target: text, integer or boolean (labels), or a real number (regression). Rows with a NULL target are left out.
-n_partitions: parts that train side by side (4). validation_fraction (0.15), test_fraction: between 0 and 1. seed: the same rows and seed give the same split.
+n_partitions: number of parts that train in parallel (4). validation_fraction (0.15), test_fraction: between 0 and 1. seed: the same rows and seed give the same split.
 task: classification or regression; by default the target's type decides. input_shape: for bytea and one-dimensional arrays, e.g. {28,28}.
 block_rows: rows of a packed block; by default a block holds about 2 MB.
 placement: shared (every slot may run every partition) or bound (a partition runs only on slots of its segments, see easeml.replicate_dataset).
-split_column: says of each row which split it is in, in the words train, validation and test; the fractions count for nothing then.
-time_column: the newest rows test, those before them validate, the oldest train. group_column: rows of one group are never in two splits.
-key_columns: name the rows in easeml.dataset_rows; by default the primary key, or without one a hash of inputs and target.
-n_folds: cross-validation with so many folds: all rows but the test rows train, and validate in turn. There are as many partitions, whatever n_partitions says.
-A table of 100 to 2,000 rows without arrays and images gets 5, unless n_partitions, validation_fraction, placement or a column of splits, times or groups says otherwise; 0: none.
-shuffle: of rows on nodes (segments that are other servers), a table with foreign partitions, a table that Citus distributes, or {"east": "public.sales", "west": "public.sales"}. across (the default there) deals them by their hashes over all nodes
-with slots, and sends each at most once, packed; within leaves them where they are. The nodes pack, so the dataset is there a little later: CALL easeml.wait_dataset(id).$$;
+split_column: holds train, validation or test for each row; the fractions are then ignored.
+time_column: the newest rows become test rows, those before them validation rows, the oldest training rows. group_column: rows of one group are never in two splits.
+key_columns: identify the rows in easeml.dataset_rows; by default the primary key, or without one a hash of inputs and target.
+n_folds: number of folds for cross-validation: all rows except the test rows train, and validate in turn. Each fold is a partition, whatever n_partitions says.
+A table of 100 to 2,000 rows without arrays and images gets 5 folds, unless n_partitions, validation_fraction, placement or a column of splits, times or groups says otherwise. 0: no cross-validation.
+shuffle: for rows on nodes (segments that are other servers). Their source is a table with foreign partitions, a table that Citus distributes, or {"east": "public.sales", "west": "public.sales"}. across (the default there) distributes the rows by hash over all nodes
+with slots, and sends each row at most once, packed; within leaves the rows where they are. The nodes pack in the background: CALL easeml.wait_dataset(id) waits for the dataset.$$;
 
 CREATE FUNCTION easeml.find_version(dataset text, version integer) RETURNS easeml.datasets LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -197,9 +197,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.dataset_rows(text, integer) IS
-$$Says of each row of your dataset in which split it is: train, validation or test, and with n_folds in which fold. version: by default the newest.
+$$Returns the split of each row of your dataset (train, validation or test) and, with n_folds, its fold. version: by default the newest.
 row_key is the row's primary key as text (several columns as ROW(a, b)::text), or what key_columns of easeml.create_dataset named; without either it is a hash of inputs and target.
-easeml.dataset_info.row_key is the expression that makes it of a row of the source: SELECT s.*, r.split FROM sales s JOIN easeml.dataset_rows('sales') r ON r.row_key = s.id::text.$$;
+easeml.dataset_info.row_key is the SQL expression that computes it from a row of the source: SELECT s.*, r.split FROM sales s JOIN easeml.dataset_rows('sales') r ON r.row_key = s.id::text.$$;
 
 CREATE FUNCTION easeml.refresh_dataset(dataset text) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -239,7 +239,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.grant_use(text, name, boolean) IS
 $$Lets another role predict with the trials of a dataset, as 'tenant.dataset'; the role needs no other right. It sees neither the data nor the runs.
-serving_only => true: it may ask only the trial that answers unless another is named, the one that easeml.serving shows. Grant again to change that.$$;
+serving_only => true: the role may ask only the trial that easeml.serving shows. Grant again to change that.$$;
 
 CREATE FUNCTION easeml.revoke_use(dataset text, role name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -11,7 +11,7 @@ COMMENT ON FUNCTION easeml.measure_drift(bigint, oid, jsonb) IS
 CREATE FUNCTION easeml.drift_options(source text, time_column text, every interval, n_rows integer) RETURNS jsonb LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT jsonb_build_object('source', source, 'time_column', time_column, 'every', every, 'every_seconds', coalesce(date_part('epoch', every), 0), 'n_rows', n_rows)
 $$;
-COMMENT ON FUNCTION easeml.drift_options(text, text, interval, integer) IS 'Returns what is asked of easeml.drift as a json object, by which what nodes have found is known again (internal).';
+COMMENT ON FUNCTION easeml.drift_options(text, text, interval, integer) IS 'Returns the arguments of easeml.drift as a json object, the key under which the results of nodes are found again (internal).';
 
 CREATE FUNCTION easeml.drift_of_nodes(data easeml.datasets, options jsonb) RETURNS json LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -25,7 +25,7 @@ BEGIN
     RETURN found::json;
 END
 $$;
-COMMENT ON FUNCTION easeml.drift_of_nodes(easeml.datasets, jsonb) IS 'Returns what nodes have found when they were last asked for the drift of a dataset, or refuses (internal).';
+COMMENT ON FUNCTION easeml.drift_of_nodes(easeml.datasets, jsonb) IS 'Returns what the nodes found when they last measured the drift of a dataset, or refuses (internal).';
 
 -- Not pinned to a search_path: easeml.find_source needs the caller's. All else is named with its schema.
 CREATE FUNCTION easeml.drift(
@@ -54,11 +54,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.drift(text, text, text, interval, integer, integer) IS
-$$Says of each input of a dataset, and of its target, how far the rows of a table or view are from the rows that were trained on: a row for each column, and with time_column for each period.
-source: by default the table or view of the dataset. It has the columns of the dataset; the target may be missing. It is read with your rights.
-time_column: a date or timestamp of the source that tells its rows apart by periods; every: how long a period is.
-n_rows: how many rows are read at most, evenly over the source (1 to 1,000,000). version: of the dataset, by default the newest.
-psi is the population stability index over ten bins of numbers (of arrays their mean, of texts their number of words), or the commonest categories; chance_psi is what so many rows have by chance alone.
-drift says what psi is beyond chance: none, moderate (0.1) or large (0.25). missing is the share of rows without a value, trained_missing that of the training rows.
-unseen is the share of rows with a category that no training row had, or a number beyond all of theirs; unseen_values names the commonest such categories, gone_values those that occur no more.
-Where the rows of the dataset are on nodes, easeml.drift_on_nodes with the same arguments comes first.$$;
+$$Measures how far the rows of a table or view have drifted from the training rows of a dataset: one row for each input and the target, and with time_column one for each period.
+source: by default the table or view of the dataset. It must have the columns of the dataset; the target may be missing. It is read with your rights.
+time_column: a date or timestamp column of the source that assigns its rows to periods. every: length of a period.
+n_rows: the largest number of rows to read, spread evenly over the source (1 to 1,000,000). version: of the dataset, by default the newest.
+psi is the population stability index over ten bins of numbers (for arrays of their means, for texts of their word counts), or over the commonest categories. chance_psi is the psi to expect of that many rows by chance alone.
+drift rates psi beyond chance: none, moderate (from 0.1) or large (from 0.25). missing is the share of rows without a value, trained_missing that of the training rows.
+unseen is the share of rows with a category that no training row had, or a number outside their range. unseen_values names the commonest such categories, gone_values those that no longer occur.
+If the rows of the dataset are on nodes, call easeml.drift_on_nodes with the same arguments first.$$;

@@ -8,7 +8,7 @@ CREATE FUNCTION easeml.hide_context() RETURNS void LANGUAGE plpython3u SET searc
 from easeml_plpy.error_context import hide_context
 return hide_context(plpy, GD)
 $$;
-COMMENT ON FUNCTION easeml.hide_context() IS 'Lets the error that its caller raises next show no lines of CONTEXT (internal).';
+COMMENT ON FUNCTION easeml.hide_context() IS 'Keeps lines of CONTEXT out of the error that its caller raises next (internal).';
 
 CREATE FUNCTION easeml.fail(sqlstate_code text, message text, detail text DEFAULT NULL, hint text DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -58,7 +58,7 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_run_transition() IS 'Refuses an illegal change of a run''s status, and keeps the slot time of one that is finished (trigger).';
+COMMENT ON FUNCTION easeml.check_run_transition() IS 'Refuses an illegal change of a run''s status, and records the slot time of a run that finishes (trigger).';
 CREATE TRIGGER run_transition BEFORE UPDATE OF status ON easeml.runs
     FOR EACH ROW EXECUTE FUNCTION easeml.check_run_transition();
 

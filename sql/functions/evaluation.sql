@@ -52,7 +52,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.examined_trial(text, bigint) IS
-    'Returns the trial of a dataset whose rows you may see: the one named, else the one that answers predictions. Refuses everybody else (internal).';
+    'Returns the named trial of a dataset whose rows you may see, by default the one that answers predictions. Refuses everybody else (internal).';
 
 CREATE FUNCTION easeml.examine_trial(subject text, dataset text, trial_id bigint, options jsonb, OUT rows json, OUT failure jsonb)
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -60,7 +60,7 @@ from easeml_plpy.held_out.examine import examine_trial
 return examine_trial(plpy, GD, subject, dataset, trial_id, options)
 $$;
 COMMENT ON FUNCTION easeml.examine_trial(text, text, bigint, jsonb) IS
-    'Has a trial answer for held-out rows that the caller may see, and returns rows about that as a json array, or an error (internal: use easeml.evaluate and the functions beside it).';
+    'Lets a trial predict held-out rows that the caller may see, and returns the results as a json array of rows, or an error (internal: use easeml.evaluate and the functions beside it).';
 
 CREATE FUNCTION easeml.examination(subject text, dataset text, trial_id bigint, options jsonb) RETURNS json LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -82,10 +82,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.evaluate(text, bigint, double precision, text) IS
-$$Measures a trial on the validation and the test rows: a row for each metric, NULL where it is not defined. Metrics are those of scikit-learn.
+$$Measures a trial on the validation and the test rows: one row for each metric, NULL where it is undefined. The metrics are defined as in scikit-learn.
 dataset: your own. trial_id: by default the trial that answers predictions; its best epoch is measured.
 positive: the class that precision, recall, f1 and specificity are about; by default the second of two classes. roc_auc and average_precision of more than two classes are means over the classes, each against the rest.
-threshold: from this probability on (0 to 1) a row counts as positive; by default the most probable class counts.$$;
+threshold: a row whose positive class has at least this probability (0 to 1) counts as positive; by default each row counts as its most probable class.$$;
 
 CREATE FUNCTION easeml.confusion_matrix(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', threshold double precision DEFAULT NULL, positive text DEFAULT NULL,
@@ -97,7 +97,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.confusion_matrix(text, bigint, text, double precision, text) IS
-$$Counts the rows of each actual class by the class that a trial predicts: a row for each pair. share is that of the actual class's rows.
+$$Counts the rows of each actual class by the class that a trial predicts: one row for each pair. share: relative to the rows of the actual class.
 split: test or validation. threshold, positive: as in easeml.evaluate, for two classes.$$;
 
 CREATE FUNCTION easeml.roc_curve(
@@ -112,8 +112,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.roc_curve(text, bigint, text, text) IS
-$$Returns the corners of the ROC curve, from the highest threshold down: what share of the rows a trial rightly, and what share it wrongly calls positive if it does so from that probability on.
-positive: one class against the rest; by default the second of two classes, or each of more. split: test or validation.$$;
+$$Returns the corners of the ROC curve, from the highest threshold down: the true positive rate and the false positive rate if rows count as positive from that probability on.
+positive: one class against the rest; by default the second of two classes, or each class if there are more. split: test or validation.$$;
 
 CREATE FUNCTION easeml.calibration(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', n_bins integer DEFAULT 10, positive text DEFAULT NULL,
@@ -125,7 +125,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.calibration(text, bigint, text, integer, text) IS
-$$Says whether probabilities mean what they say: for each interval of the probability of a class, the mean probability and the share of the rows that are of that class. Intervals without rows are left out.
+$$Compares predicted probabilities with what was observed: for each interval of the probability of a class, the mean probability and the share of the rows that are of that class. Intervals without rows are left out.
 n_bins: the number of intervals between 0 and 1. positive, split: as in easeml.roc_curve.$$;
 
 CREATE FUNCTION easeml.class_metrics(
@@ -140,7 +140,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.class_metrics(text, bigint, text, double precision, text) IS
-$$Counts and measures each class: rows that are of it, rows predicted to be, and both; a class without rows is there, too. Arguments as in easeml.confusion_matrix.$$;
+$$Returns counts and metrics for each class: the rows that are of it, the rows predicted to be of it, and the rows that are both. Classes without rows are included. Arguments as in easeml.confusion_matrix.$$;
 
 CREATE FUNCTION easeml.residuals(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test',
@@ -152,7 +152,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.residuals(text, bigint, text) IS
-$$Returns target, answer and their difference (actual minus predicted) for each held-out row of a regression. row_key is that of easeml.dataset_rows.
+$$Returns the target, the prediction and their difference (actual minus predicted) for each held-out row of a regression. row_key is that of easeml.dataset_rows.
 split: test or validation.$$;
 
 CREATE FUNCTION easeml.held_out_answers(
@@ -166,7 +166,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.held_out_answers(text, bigint, text, double precision, text) IS
 $$Returns the class of each held-out row, the predicted class, its probability, and the probabilities of all classes as json. row_key is that of easeml.dataset_rows.
-Arguments as in easeml.confusion_matrix. easeml.residuals is its sister for regressions.$$;
+Arguments as in easeml.confusion_matrix. For regressions use easeml.residuals.$$;
 
 CREATE FUNCTION easeml.explain(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', metric text DEFAULT NULL, n_rows integer DEFAULT NULL, n_repeats integer DEFAULT 5,
@@ -179,10 +179,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.explain(text, bigint, text, text, integer, integer, bigint) IS
-$$Says which inputs a trial needs: how much worse its metric gets when the values of one input are permuted among held-out rows (permutation importance), the most important first.
-An element of an array of up to 256 is an input of its own; longer arrays and images are cut into patches, 7 a side at most, named by their rows and columns: image[1:4][5:8]. Inputs that tell the same may each look unimportant.
-metric: one of easeml.evaluate; by default that of the trial's run. n_rows: how many rows are drawn at most; by default 2,000, or fewer where rows hold many numbers. n_repeats: permutations of each input, of which mean and standard deviation are shown.
-split: test or validation. seed: the same seed gives the same numbers. Where the rows are on nodes, easeml.explain_on_nodes with the same arguments comes first.$$;
+$$Shows which inputs a trial relies on: how much worse its metric gets when the values of one input are permuted among held-out rows (permutation importance), most important first.
+Each element of an array of up to 256 elements is an input of its own; longer arrays and images are cut into patches, at most 7 a side, named by their rows and columns: image[1:4][5:8]. Inputs that carry the same information may each look unimportant.
+metric: one of easeml.evaluate; by default that of the trial's run. n_rows: the largest number of rows to draw; by default 2,000, or fewer if rows hold many numbers. n_repeats: permutations of each input; their mean and standard deviation are returned.
+split: test or validation. seed: the same seed gives the same numbers. If the rows are on nodes, call easeml.explain_on_nodes with the same arguments first.$$;
 
 CREATE FUNCTION easeml.explain_row(
     dataset text, inputs jsonb, trial_id bigint DEFAULT NULL, label text DEFAULT NULL, n_orders integer DEFAULT NULL, seed bigint DEFAULT 0,
@@ -195,10 +195,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.explain_row(text, jsonb, bigint, text, integer, bigint) IS
-$$Says what each input of one row adds to the answer (Shapley values), the largest part first. The row without an input is the base, what is answered without knowing the row; base and contributions add up to the answer.
+$$Returns what each input of one row contributes to the answer (Shapley values), largest first. The result row without an input is the base: the answer without knowing the row. Base and contributions add up to the answer.
 inputs: a json object of the columns, for example to_jsonb(t). label: the class whose answer is explained; by default the predicted one.
-Boosted trees have exact values from LightGBM, in log odds (or units of the target). Other trials are asked for rows mixed of this one and validation rows, along n_orders random orders of the inputs (by default 100, or fewer where rows hold many numbers); contributions are estimates in probability (or units of the target), with their standard errors.
-Where the rows are on nodes, easeml.explain_row_on_nodes with the same arguments comes first, but for boosted trees.$$;
+For boosted trees, LightGBM computes exact values in log odds (or units of the target). Other trials predict rows that mix this row with validation rows, along n_orders random orders of the inputs (by default 100, or fewer if rows hold many numbers). Their contributions are estimates in probability (or units of the target), with standard errors.
+If the rows are on nodes, call easeml.explain_row_on_nodes with the same arguments first, except for boosted trees.$$;
 
 CREATE FUNCTION easeml.hyperparameter_importances(trials jsonb, specifications jsonb, OUT importances json, OUT failure jsonb)
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -233,4 +233,4 @@ END
 $$;
 COMMENT ON FUNCTION easeml.hyperparameter_importance(bigint) IS
 $$Says which hyperparameters mattered in a run: for each architecture with at least four measured trials, the share of the variance of the validation metric that a hyperparameter explains by itself (functional ANOVA).
-Where all trials do equally well nothing is left to explain; few trials give rough numbers. n_values: how many different values were tried.$$;
+If all trials do equally well, there is nothing to explain; few trials give rough numbers. n_values: number of different values that were tried.$$;

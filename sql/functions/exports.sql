@@ -39,8 +39,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.import_trial(bytea, text) IS
-$$Stores a file that easeml.export_trial has made as a dataset of yours with one trial, and returns the trial's number. The dataset has no rows: it predicts, is deployed,
-granted, evaluated nowhere and trained on never. name: by default that of the dataset that it was exported from; it must be new. Files that were changed, or are of another
+$$Stores a file that easeml.export_trial has made as a dataset of yours with one trial, and returns the trial's number. The dataset has no rows: it can predict, be deployed
+and be granted, but not be evaluated or trained on. name: by default that of the dataset that it was exported from; it must be new. Files that were changed, or are of another
 version, are refused. From a shell: easeml import.$$;
 
 -- With the owner's rights, for what easeml.import_model has left in PL/Python's GD, which only a superuser's code can write.
@@ -119,4 +119,4 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.finish_import(name, bigint) IS 'Lets an imported trial answer, and refuses it beyond the limits of its tenant (internal).';
+COMMENT ON FUNCTION easeml.finish_import(name, bigint) IS 'Lets an imported trial answer predictions, and refuses it if its tenant would exceed its limits (internal).';

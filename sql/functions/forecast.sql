@@ -5,7 +5,7 @@ from easeml_db.decisions.planner.forecast_documents import make_forecast
 from easeml_plpy.session import answered_by
 return answered_by(plpy, make_forecast, state)
 $$;
-COMMENT ON FUNCTION easeml.make_forecast(jsonb) IS 'Returns when a run is done, a pure function of how it stands, or an error (internal: use easeml.forecast).';
+COMMENT ON FUNCTION easeml.make_forecast(jsonb) IS 'Forecasts when a run will be done, as a pure function of its progress, or returns an error (internal: use easeml.forecast).';
 
 CREATE FUNCTION easeml.run_standing(run easeml.runs) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -43,7 +43,7 @@ BEGIN
                 'whole', (SELECT coalesce(jsonb_agg(n), '[]') FROM unnest(run.architectures) n WHERE easeml.does_whole_rounds(n)))));
 END
 $$;
-COMMENT ON FUNCTION easeml.run_standing(easeml.runs) IS 'Returns how a run stands, and what is known of how long its trials take, as a json object (internal: use easeml.forecast).';
+COMMENT ON FUNCTION easeml.run_standing(easeml.runs) IS 'Returns the progress of a run, and how long its trials are known to take, as a json object (internal: use easeml.forecast).';
 
 CREATE FUNCTION easeml.forecast(run_id bigint DEFAULT NULL, OUT run bigint, OUT dataset_name text, OUT status text, OUT eta_at timestamptz, OUT eta_earliest_at timestamptz, OUT eta_p95_at timestamptz,
     OUT seconds_left double precision, OUT cost_so_far double precision, OUT cost_expected double precision, OUT cost_p95 double precision,
@@ -99,9 +99,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.forecast(bigint) IS
-$$Says when your runs under way will be done, and what they will have cost, from where they stand: all of them, or one. In 90 of 100 cases a run ends between eta_earliest_at and eta_p95_at.
-Costs are slot time at the prices of price list local; those of a planned run are what its instances cost and what its newest plan says. is_at_risk: whether eta_p95_at is after the deadline of the run or its tenant, or cost_p95 above its max_cost. The slots are those that the run has now, and those that are idle.
-Where nothing is known yet of how long its trials take, the times are null and note says so.$$;
+$$Forecasts when your runs under way, or one of them, will be done and what they will have cost. In 90 of 100 cases a run ends between eta_earliest_at and eta_p95_at.
+Costs are slot time at the prices of price list local; those of a planned run come from its instances and its newest plan. is_at_risk: whether eta_p95_at is after the deadline of the run or its tenant, or cost_p95 above its max_cost. The forecast assumes the slots that the run has now, and the idle ones.
+As long as it is unknown how long the trials of a run take, the times are null and note says so.$$;
 
 -- One call is one transaction of the coordinator's own session for this: it takes no lock but that of the foreign key, at its end.
 CREATE FUNCTION easeml.record_forecast(run_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -66,4 +66,4 @@ from easeml_plpy.session import guarded
 return guarded(plpy, removal_script)
 $$;
 COMMENT ON FUNCTION easeml.remove_greenplum_views() IS
-    'Returns a script that removes what the one of easeml.install_greenplum_views has made in a Greenplum database: execute it there as a superuser, or say easeml segments views --remove. It fails where views of others stand on it.';
+    'Returns a script that removes what the script of easeml.install_greenplum_views has made in a Greenplum database: execute it there as a superuser, or run easeml segments views --remove. It fails if views of others depend on what it removes.';

@@ -5,20 +5,20 @@ CREATE FUNCTION easeml.instance_cost(instance easeml.instances) RETURNS double p
         ELSE greatest(CASE WHEN instance.billed_by = 'minute' THEN ceil(b.seconds / 60) * 60 ELSE b.seconds END, instance.minimum_seconds) * instance.price_per_hour / 3600 END END
     FROM (SELECT greatest(extract(epoch FROM coalesce(instance.ended_at, clock_timestamp()) - instance.billed_from), 0)::double precision AS seconds) b
 $$;
-COMMENT ON FUNCTION easeml.instance_cost(easeml.instances) IS 'Returns what an instance costs if it is gone now; where only work is paid, what it brought in (internal: read easeml.instance_status).';
+COMMENT ON FUNCTION easeml.instance_cost(easeml.instances) IS 'Returns what an instance would cost if it ended now; if only work is billed, the price of the data that it brought in (internal: read easeml.instance_status).';
 
 CREATE FUNCTION easeml.planned_cost(run_id bigint, slot_seconds double precision) RETURNS double precision LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(sum(coalesce(i.cost, easeml.instance_cost(i))), 0)
         + coalesce(avg(i.price_per_hour / i.n_slots) FILTER (WHERE i.billed_per = 'function'), 0) * planned_cost.slot_seconds / 3600
     FROM easeml.instances i WHERE i.run_id = planned_cost.run_id
 $$;
-COMMENT ON FUNCTION easeml.planned_cost(bigint, double precision) IS 'Returns what a planned run has cost by the rules of its price list, if its instances were gone now; slot_seconds: of its units, for prices of work alone (internal: read easeml.run_status).';
+COMMENT ON FUNCTION easeml.planned_cost(bigint, double precision) IS 'Returns what a planned run would cost by the rules of its price list if its instances ended now. slot_seconds: slot time of its units, for price lists that bill work alone (internal: read easeml.run_status).';
 
 CREATE FUNCTION easeml.local_slots() RETURNS integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT greatest((SELECT count(*) FROM easeml.slots s WHERE s.segment_id = 1 AND s.status = 'active' AND NOT s.is_added),
         (SELECT p.max_slots FROM easeml.provisioners p WHERE p.provisioner = 'local'))::integer
 $$;
-COMMENT ON FUNCTION easeml.local_slots() IS 'Returns how many slots this server may have, those added for planned runs among them (internal).';
+COMMENT ON FUNCTION easeml.local_slots() IS 'Returns how many slots this server may have, including those added for planned runs (internal).';
 
 CREATE FUNCTION easeml.request_instances(journal jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -30,7 +30,7 @@ BEGIN
     WHERE r.run_id = (journal ->> 'run_id')::bigint AND r.status IN ('queued', 'running') RETURNING instance_id;
 END
 $$;
-COMMENT ON FUNCTION easeml.request_instances(jsonb) IS 'Records that instances are wanted for an open run, before anything is started; refuses if the lease is stale (internal).';
+COMMENT ON FUNCTION easeml.request_instances(jsonb) IS 'Records that an open run needs instances, before any of them is started; refuses if the lease is stale (internal).';
 
 CREATE FUNCTION easeml.attach_slots(journal jsonb) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -68,7 +68,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.attach_slots(jsonb) IS
-    'Gives a requested instance its slots, added ones, or for local those that nobody has; returns whether there were enough. Refuses if the lease is stale (internal).';
+    'Gives a requested instance its slots: added ones, or for local those that no instance has. Returns whether there were enough. Refuses if the lease is stale (internal).';
 
 CREATE FUNCTION easeml.release_instance(journal jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -78,7 +78,7 @@ BEGIN
     WHERE s.instance_id = (journal ->> 'instance_id')::bigint;
 END
 $$;
-COMMENT ON FUNCTION easeml.release_instance(jsonb) IS 'Gives back the slots that were taken for an instance, and lets added ones end their units; refuses if the lease is stale (internal).';
+COMMENT ON FUNCTION easeml.release_instance(jsonb) IS 'Returns the slots that were taken for an instance, and drains those that were added for it; refuses if the lease is stale (internal).';
 
 CREATE FUNCTION easeml.end_instance(journal jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -89,7 +89,7 @@ BEGIN
     UPDATE easeml.slots s SET instance_id = NULL WHERE s.instance_id = (journal ->> 'instance_id')::bigint;
 END
 $$;
-COMMENT ON FUNCTION easeml.end_instance(jsonb) IS 'Records that an instance is gone, with what it cost, and removes the slots that were added for it; refuses if the lease is stale (internal).';
+COMMENT ON FUNCTION easeml.end_instance(jsonb) IS 'Records that an instance has ended and what it cost, and removes the slots that were added for it; refuses if the lease is stale (internal).';
 
 CREATE FUNCTION easeml.keep_revision(journal jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -102,7 +102,7 @@ BEGIN
     DELETE FROM easeml.plans p WHERE p.run_id = (journal ->> 'run_id')::bigint AND p.revision BETWEEN 2 AND (journal ->> 'revision')::integer - 500;
 END
 $$;
-COMMENT ON FUNCTION easeml.keep_revision(jsonb) IS 'Records that the rest of a run was planned again; refuses if the lease is stale (internal).';
+COMMENT ON FUNCTION easeml.keep_revision(jsonb) IS 'Records a new plan for the rest of a run; refuses if the lease is stale (internal).';
 
 CREATE FUNCTION easeml.keep_stage(journal jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -114,7 +114,7 @@ BEGIN
     ON CONFLICT (run_id, place) DO UPDATE SET ended_at = EXCLUDED.ended_at, n_slots = EXCLUDED.n_slots, cost = EXCLUDED.cost, n_failures = EXCLUDED.n_failures, n_beside = EXCLUDED.n_beside;
 END
 $$;
-COMMENT ON FUNCTION easeml.keep_stage(jsonb) IS 'Records a stage of a planned run, as it begins and as it ends; refuses if the lease is stale (internal).';
+COMMENT ON FUNCTION easeml.keep_stage(jsonb) IS 'Records a stage of a planned run, once when it begins and once when it ends; refuses if the lease is stale (internal).';
 
 CREATE FUNCTION easeml.keep_call(journal jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -123,4 +123,4 @@ BEGIN
     DELETE FROM easeml.provisioner_calls c WHERE c.call_id <= (SELECT max(n.call_id) FROM easeml.provisioner_calls n) - 1000;
 END
 $$;
-COMMENT ON FUNCTION easeml.keep_call(jsonb) IS 'Records what a program of a provisioner said (internal).';
+COMMENT ON FUNCTION easeml.keep_call(jsonb) IS 'Records the output of a provisioner''s program (internal).';

@@ -4,13 +4,13 @@ CREATE FUNCTION easeml.nodes_of(segments text[]) RETURNS jsonb LANGUAGE sql STAB
     SELECT coalesce(jsonb_object_agg(g.segment_name, jsonb_build_object('segment_id', g.segment_id, 'segment_name', g.segment_name, 'service', g.service, 'token', g.token, 'engine', g.engine, 'content', g.content)), '{}')
     FROM easeml.segments g WHERE g.service IS NOT NULL AND g.segment_name = ANY (segments)
 $$;
-COMMENT ON FUNCTION easeml.nodes_of(text[]) IS 'Returns what it takes to work with the nodes of segments (internal).';
+COMMENT ON FUNCTION easeml.nodes_of(text[]) IS 'Returns everything needed to work with the nodes of segments (internal).';
 
 CREATE FUNCTION easeml.workers_for(places jsonb) RETURNS text[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- Where a table may be a distributed one, any worker may have a part of it.
     SELECT ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.engine = 'citus' AND g.content IS NULL AND EXISTS (SELECT FROM easeml.segments o WHERE o.engine = 'citus' AND places ? o.segment_name))
 $$;
-COMMENT ON FUNCTION easeml.workers_for(jsonb) IS 'Returns the segments that are workers of Citus if a table is named on one of them, else none (internal).';
+COMMENT ON FUNCTION easeml.workers_for(jsonb) IS 'Returns the segments that are workers of Citus if one of the tables is named on one of them, else none (internal).';
 
 CREATE FUNCTION easeml.units_to_replay(trial_id bigint, until_epoch integer) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_object('epoch', u.epoch, 'position', u.position, 'partition_number', u.partition_number, 'seed', u.seed, 'sha256', u.state_sha256) ORDER BY u.epoch, u.position), '[]')
@@ -43,20 +43,20 @@ BEGIN
     RETURN jsonb_build_object('number', asked.job_id, 'tenant', asked.tenant);
 END
 $$;
-COMMENT ON FUNCTION easeml.next_node_job(name[]) IS 'Returns number and tenant of what the service is to have nodes do next, of tenants that are not busy; NULL if there is nothing (internal).';
+COMMENT ON FUNCTION easeml.next_node_job(name[]) IS 'Returns the number and tenant of the next job that nodes are to do, skipping tenants that are busy; NULL if there is none (internal).';
 
 CREATE FUNCTION easeml.node_limits(segments text[]) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(g.segment_name, jsonb_build_object('memory_limit_bytes', l.least, 'n_slots', l.n + 1)), '{}')
     FROM easeml.segments g CROSS JOIN LATERAL (SELECT min(s.memory_limit_bytes) AS least, count(*) AS n FROM easeml.slots s WHERE s.segment_id = g.segment_id) l
     WHERE g.segment_name = ANY (segments)
 $$;
-COMMENT ON FUNCTION easeml.node_limits(text[]) IS 'Returns by segment the memory of its smallest slot, and among how many the machine is shared while a job runs beside them (internal).';
+COMMENT ON FUNCTION easeml.node_limits(text[]) IS 'Returns, for each segment, the memory of its smallest slot, and how many share the machine while a job runs beside its slots (internal).';
 
 CREATE FUNCTION easeml.settle_drift(step text, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.drift.settling import settle_drift
 return settle_drift(plpy, GD, step, told)
 $$;
-COMMENT ON FUNCTION easeml.settle_drift(text, jsonb) IS 'Puts together what nodes found in a step of comparing rows, and returns what follows (internal).';
+COMMENT ON FUNCTION easeml.settle_drift(text, jsonb) IS 'Combines what the nodes found in a step of comparing rows, and returns what follows (internal).';
 
 CREATE FUNCTION easeml.open_drift_job(asked easeml.node_jobs) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -75,7 +75,7 @@ BEGIN
         FROM easeml.datasets d WHERE d.dataset_id = asked.dataset_id);
 END
 $$;
-COMMENT ON FUNCTION easeml.open_drift_job(easeml.node_jobs) IS 'Returns all that it takes to compare rows on nodes with those that were trained on (internal).';
+COMMENT ON FUNCTION easeml.open_drift_job(easeml.node_jobs) IS 'Returns everything needed to compare rows on nodes with the training rows (internal).';
 
 CREATE FUNCTION easeml.open_node_job(job_id bigint) RETURNS jsonb LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -133,7 +133,7 @@ BEGIN
         FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE t.trial_id = asked.trial_id);
 END
 $$;
-COMMENT ON FUNCTION easeml.open_node_job(bigint) IS 'Returns all that it takes to do a job on nodes, or refuses one whose asker may not have it any more; NULL if it is over (internal).';
+COMMENT ON FUNCTION easeml.open_node_job(bigint) IS 'Returns everything needed to do a job on nodes. Refuses if its asker has lost the right to it; returns NULL if the job is over (internal).';
 
 CREATE FUNCTION easeml.keep_node_answers(job_id bigint, checkpoint_id bigint, segment text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -158,7 +158,7 @@ BEGIN
     DELETE FROM pg_temp.easeml_answers;
 END
 $$;
-COMMENT ON FUNCTION easeml.keep_node_answers(bigint, bigint, text) IS 'Keeps what a node has answered for the held-out rows of some partitions, and nothing else that it says (internal).';
+COMMENT ON FUNCTION easeml.keep_node_answers(bigint, bigint, text) IS 'Stores a node''s answers for the held-out rows of some partitions, and nothing else that the node sends (internal).';
 
 CREATE FUNCTION easeml.note_node_job(job_id bigint, problem jsonb, is_over boolean, lease_number bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -168,7 +168,7 @@ BEGIN
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
 END
 $$;
-COMMENT ON FUNCTION easeml.note_node_job(bigint, jsonb, boolean, bigint) IS 'Notes down why a job on nodes is not done yet, or will not be (internal).';
+COMMENT ON FUNCTION easeml.note_node_job(bigint, jsonb, boolean, bigint) IS 'Records why a job on nodes is not done yet, or will not be (internal).';
 
 CREATE FUNCTION easeml.finish_node_job(job_id bigint, result jsonb, lease_number bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -189,4 +189,4 @@ BEGIN
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
 END
 $$;
-COMMENT ON FUNCTION easeml.finish_node_job(bigint, jsonb, bigint) IS 'Records what came of a job on nodes (internal).';
+COMMENT ON FUNCTION easeml.finish_node_job(bigint, jsonb, bigint) IS 'Records the result of a job on nodes (internal).';

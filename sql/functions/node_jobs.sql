@@ -44,7 +44,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_replay_on_nodes(easeml.trials, jsonb) IS 'Refuses what no replay on nodes can do (internal).';
+COMMENT ON FUNCTION easeml.check_replay_on_nodes(easeml.trials, jsonb) IS 'Refuses arguments that a replay on nodes cannot carry out (internal).';
 
 CREATE FUNCTION easeml.version_on_nodes(caller name, asker name, dataset text, version integer) RETURNS easeml.datasets LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -121,7 +121,7 @@ BEGIN
     RETURN to_jsonb(new_id);
 END
 $$;
-COMMENT ON FUNCTION easeml.begin_node_job(name, name, jsonb) IS 'Notes down what a tenant asks of nodes; returns the number of the job (internal).';
+COMMENT ON FUNCTION easeml.begin_node_job(name, name, jsonb) IS 'Records a tenant''s request to nodes; returns the number of the job (internal).';
 
 CREATE PROCEDURE easeml.ask_nodes(kind text, arguments jsonb, INOUT result jsonb DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
@@ -171,9 +171,9 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE easeml.evaluate_on_nodes(text, bigint, bigint) IS
-$$Has the nodes answer the held-out rows of a dataset that lies on them, and waits for it; then easeml.evaluate, confusion_matrix, roc_curve, calibration, class_metrics, residuals
-and held_out_answers know the trial: CALL easeml.evaluate_on_nodes('visits'). Answers and targets of these rows come to this server, and no input.
-trial_id: by default the trial that answers predictions. Returns the number of rows. A trial that has trained further is answered anew; the last 20 trials are kept.$$;
+$$Lets the nodes predict the held-out rows of a dataset that lies on them, and waits until they have. Afterwards easeml.evaluate, confusion_matrix, roc_curve, calibration, class_metrics, residuals
+and held_out_answers work for the trial: CALL easeml.evaluate_on_nodes('visits'). The nodes send answers and targets of these rows to this server, but no inputs.
+trial_id: by default the trial that answers predictions. Returns the number of rows. If the trial has trained further since, the nodes predict again; answers of the last 20 trials are kept.$$;
 
 CREATE PROCEDURE easeml.predict_on_nodes(dataset text, source text, output text, trial_id bigint DEFAULT NULL, key text[] DEFAULT NULL, probabilities boolean DEFAULT false,
     INOUT n_rows bigint DEFAULT NULL)
@@ -191,9 +191,9 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE easeml.predict_on_nodes(text, text, text, bigint, text[], boolean, bigint) IS
-$$Predicts for tables on nodes where they lie, writes the predictions beside them, and waits for it: CALL easeml.predict_on_nodes('visits', '{"east": "public.new_visits"}', 'public.predicted').
-source: a table of foreign partitions, or tables by segment, as in easeml.create_dataset. output: schema and name of a table that is made on each of these nodes. It has the columns of
-easeml.predict_table, whose further arguments these are. Returns the number of rows. A role of your name on each node must be able to read the source and to make tables in the schema.$$;
+$$Predicts for tables on the nodes that hold them, writes the predictions beside them, and waits until that is done: CALL easeml.predict_on_nodes('visits', '{"east": "public.new_visits"}', 'public.predicted').
+source: a table of foreign partitions, or tables by segment, as in easeml.create_dataset. output: schema and name of a table that is made on each of these nodes. It has the columns that
+easeml.predict_table writes, which also explains the further arguments. Returns the number of rows. A role of your name on each node must be able to read the source and to make tables in the schema.$$;
 
 CREATE PROCEDURE easeml.explain_on_nodes(dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test', metric text DEFAULT NULL, n_rows integer DEFAULT NULL, n_repeats integer DEFAULT 5,
     seed bigint DEFAULT 0, INOUT n_inputs bigint DEFAULT NULL)
@@ -207,9 +207,9 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE easeml.explain_on_nodes(text, bigint, text, text, integer, integer, bigint, bigint) IS
-$$Has nodes find out which inputs a trial needs, where its rows lie on them, and waits for it; then easeml.explain with the same arguments returns it: CALL easeml.explain_on_nodes('visits').
-With shuffle => 'across' one node is brought the held-out rows that it lacks, and the numbers are those of one server. With 'within' each node permutes its own rows, and what
-comes here are means over the nodes, weighted by their rows. No input comes here. Arguments as in easeml.explain. Returns the number of inputs.$$;
+$$Lets nodes measure which inputs a trial relies on, if its rows lie on nodes, and waits until they have. Afterwards easeml.explain with the same arguments returns the result: CALL easeml.explain_on_nodes('visits').
+With shuffle => 'across' one node receives the held-out rows that it lacks, and the numbers equal those of a single server. With 'within' each node permutes its own rows, and this server receives
+means over the nodes, weighted by their rows. The nodes send no input to this server. Arguments as in easeml.explain. Returns the number of inputs.$$;
 
 CREATE PROCEDURE easeml.explain_row_on_nodes(dataset text, inputs jsonb, trial_id bigint DEFAULT NULL, label text DEFAULT NULL, n_orders integer DEFAULT NULL, seed bigint DEFAULT 0,
     INOUT n_inputs bigint DEFAULT NULL)
@@ -223,9 +223,9 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE easeml.explain_row_on_nodes(text, jsonb, bigint, text, integer, bigint, bigint) IS
-$$Has nodes find out what each input of a row adds to the answer, where the rows that a trial was validated on lie on them, and waits for it; then easeml.explain_row with the same arguments returns it:
-CALL easeml.explain_row_on_nodes('visits', '{"age": 44, "ward": "B"}'). With shuffle => 'across' one node is brought the validation rows that it lacks, and the numbers are those of one server. With
-'within' each node mixes the row with its own, and what comes here are means over the nodes, weighted by their rows: estimates of the same contributions. No other row comes here. Arguments as in easeml.explain_row.
+$$Lets nodes measure what each input of a row contributes to the answer, if the validation rows of the trial lie on nodes, and waits until they have. Afterwards easeml.explain_row with the same arguments returns the result:
+CALL easeml.explain_row_on_nodes('visits', '{"age": 44, "ward": "B"}'). With shuffle => 'across' one node receives the validation rows that it lacks, and the numbers equal those of a single server. With
+'within' each node mixes the row with its own rows, and this server receives means over the nodes, weighted by their rows, which estimate the same contributions. The nodes send no other row to this server. Arguments as in easeml.explain_row.
 Returns the number of inputs. Boosted trees need no rows: easeml.explain_row answers at once.$$;
 
 CREATE PROCEDURE easeml.drift_on_nodes(dataset text, source text DEFAULT NULL, time_column text DEFAULT NULL, every interval DEFAULT '1 day', n_rows integer DEFAULT 100000, version integer DEFAULT NULL,
@@ -246,6 +246,6 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE easeml.drift_on_nodes(text, text, text, interval, integer, integer, bigint) IS
-$$Has nodes compare their rows with those that were trained on, where these lie on nodes, and waits for it; then easeml.drift with the same arguments returns it: CALL easeml.drift_on_nodes('visits').
-Each node counts its own rows by bin, so the numbers are those of one server. source: a table of foreign partitions, or tables by segment; by default that of the dataset. Arguments as in easeml.drift.
+$$Lets nodes compare their rows with the training rows, if these lie on nodes, and waits until they have. Afterwards easeml.drift with the same arguments returns the result: CALL easeml.drift_on_nodes('visits').
+Each node counts its own rows by bin, so the numbers equal those of a single server. source: a table of foreign partitions, or tables by segment; by default that of the dataset. Arguments as in easeml.drift.
 A role of your name on each node must be able to read the source. Returns the number of rows of easeml.drift.$$;

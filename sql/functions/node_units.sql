@@ -69,7 +69,7 @@ BEGIN
         ORDER BY g.segment_id <> ALL (following), g.segment_id < own, g.segment_id LIMIT n_others);
 END
 $$;
-COMMENT ON FUNCTION easeml.next_segments(jsonb) IS 'Returns the segments that a new state is sent to: the one that holds the partition which its trial meets next, where that is known, and those that keep copies (internal).';
+COMMENT ON FUNCTION easeml.next_segments(jsonb) IS 'Returns the segments that a new state is sent to: the one that holds the next partition of its trial, if that is known, and those that keep copies (internal).';
 
 CREATE FUNCTION easeml.note_hop(unit jsonb, hop jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -80,7 +80,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.note_hop(jsonb, jsonb) IS 'Notes down the way of the state that a unit started from, if it came from another server (internal).';
+COMMENT ON FUNCTION easeml.note_hop(jsonb, jsonb) IS 'Records the transfer of the state that a unit started from, if it came from another server (internal).';
 
 CREATE FUNCTION easeml.note_row_copy(unit jsonb, copy jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -90,7 +90,7 @@ BEGIN
     FROM easeml.datasets d WHERE d.dataset_id = (copy ->> 'dataset_id')::bigint;
 END
 $$;
-COMMENT ON FUNCTION easeml.note_row_copy(jsonb, jsonb) IS 'Notes down packed rows that went to a node because a unit of it needed them (internal).';
+COMMENT ON FUNCTION easeml.note_row_copy(jsonb, jsonb) IS 'Records packed rows that were copied to a node because one of its units needed them (internal).';
 
 CREATE FUNCTION easeml.record_node_training(unit jsonb, started_at timestamptz, told jsonb, segment_id integer, OUT new_checkpoint_id bigint, OUT pruned_bytes bigint, OUT segments integer[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -105,13 +105,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.record_node_training(jsonb, timestamptz, jsonb, integer) IS
-    'Records a training unit whose state a node has stored, with the row of that state unless it is there; returns also the segments where the trial goes next (internal).';
+    'Records a training unit whose state a node has stored, with the row of that state unless it is there; also returns the segments to which the trial goes next (internal).';
 
 CREATE FUNCTION easeml.record_node_evaluation(unit jsonb, context jsonb, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.node_records import record_node_evaluation
 return record_node_evaluation(plpy, GD, unit, context, told)
 $$;
-COMMENT ON FUNCTION easeml.record_node_evaluation(jsonb, jsonb, jsonb) IS 'Records what a node has measured; the last partition of a split also records the metrics (internal).';
+COMMENT ON FUNCTION easeml.record_node_evaluation(jsonb, jsonb, jsonb) IS 'Records an evaluation that a node has measured; for the last partition of a split, also records the metrics (internal).';
 
 CREATE FUNCTION easeml.rewind_trial(unit jsonb) RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -142,4 +142,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.rewind_trial(jsonb) IS
-    'Takes a trial whose newest state is lost back to where its epoch began, and forgets the units since; returns how many there were (internal).';
+    'Rewinds a trial whose newest state is lost to the start of its epoch, and deletes the units recorded since; returns their number (internal).';

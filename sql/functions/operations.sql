@@ -36,4 +36,4 @@ BEGIN
     RETURN n_analysed;
 END
 $$;
-COMMENT ON FUNCTION easeml.analyse_grown() IS 'Renews the statistics of those tables of which a unit looks rows up, and that have doubled since; returns how many there were. Sessions then plan anew (internal).';
+COMMENT ON FUNCTION easeml.analyse_grown() IS 'Renews the planner statistics of tables in which units look up rows, if they have doubled since the last time; returns how many there were. Sessions then plan anew (internal).';

@@ -114,7 +114,7 @@ BEGIN
                 WHERE t.scores IS NOT NULL GROUP BY t.architecture) c) END);
 END
 $$;
-COMMENT ON FUNCTION easeml.known_times(easeml.datasets, text) IS 'Returns what is known of how long your trials take on a dataset, as a json object (internal: use easeml.plan).';
+COMMENT ON FUNCTION easeml.known_times(easeml.datasets, text) IS 'Returns how long your trials are known to take on a dataset, as a json object (internal: use easeml.plan).';
 
 CREATE FUNCTION easeml.plan_goal(deadline interval, max_cost double precision, confidence double precision) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -188,10 +188,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.plan(text, text[], jsonb, text, integer, integer, bigint, jsonb, interval, double precision, text, double precision) IS
-$$Says what a search would cost and when it would be done, with the arguments of easeml.select_models; nothing is started. A row is a stage of a plan: so many trials train so many epochs on so many slots.
-The row without a stage is the whole plan, and notes what had to be assumed. plan: planned (the cheapest plan that keeps the deadline; with max_cost alone the fastest that costs no more),
-static (the best cluster that stays the same), naive_elastic (the best number of slots for each trial). deadline: counts from the start. price_list: one of easeml.prices; local is this server's slots.
-confidence: with which probability the limits are kept; NULL: in the mean. chance: how probable it is that the whole plan keeps deadline and max_cost. Times come from trials that were trained before. asha and race, which have no stages, are played on past learning curves.
+$$Says what a search with these arguments of easeml.select_models would cost and when it would be done; it starts nothing. Each row is a stage of a plan: how many trials train how many epochs on how many slots.
+The row without a stage describes the whole plan; its note says what had to be assumed. plan: planned (the cheapest plan that keeps the deadline; with max_cost alone the fastest that costs no more),
+static (the best cluster of constant size), naive_elastic (the best number of slots for each trial). deadline: counts from the start. price_list: one of easeml.prices; local is this server's slots.
+confidence: probability with which the limits must be kept; NULL: on average. chance: probability that the whole plan keeps deadline and max_cost. Times come from earlier trials. asha and race, which have no stages, are simulated on past learning curves.
 A search over several architectures is planned one architecture after the other, Hyperband one bracket after the other.$$;
 
 CREATE FUNCTION easeml.plan_frontier(
@@ -212,7 +212,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.plan_frontier(text, text[], jsonb, text, integer, integer, bigint, jsonb, text, integer) IS
-$$Returns plans from the fastest to the cheapest, with the arguments of easeml.plan: of no two is one both faster and cheaper. n_slots and instance_types: what each stage gets.$$;
+$$Returns plans from the fastest to the cheapest, with the arguments of easeml.plan. No plan is both faster and cheaper than another. n_slots and instance_types: what each stage gets.$$;
 
 CREATE FUNCTION easeml.profile_dataset(
     dataset text, architectures text[] DEFAULT NULL, search_space jsonb DEFAULT NULL, n_configs integer DEFAULT 3, max_epochs integer DEFAULT NULL,
@@ -236,6 +236,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.profile_dataset(text, text[], jsonb, integer, integer, double precision, bigint, text) IS
-$$Measures how long trials take on a dataset, so that easeml.plan can plan what was never trained there, and returns the run that does it: wait for it with CALL easeml.wait(run_id).
-It trains n_configs random trials of each architecture for max_epochs (by default 2, with boosters 6, since their epochs grow), and takes max_seconds at most; easeml.run_status says in cost_so_far what it cost. With the search_space and seed of the search that is to be planned it times the first trials of that search.
-allocation: hopping times trials on one slot each; data_parallel times networks on all slots at once, so that plans know what a wider trial gains. It is a run like others: its trials stay until easeml.drop_run, and with them what they measured.$$;
+$$Starts a run that measures how long trials take on a dataset, so that easeml.plan can plan what was never trained there. Returns the run's id: wait for it with CALL easeml.wait(run_id).
+It trains n_configs random trials of each architecture for max_epochs (by default 2, with boosters 6, since their epochs grow), and takes at most max_seconds; cost_so_far in easeml.run_status says what it cost. Given the search_space and seed of the search to plan, it times the first trials of that search.
+allocation: hopping times trials on one slot each; data_parallel times networks on all slots at once, so that plans know what a wider trial gains. It is an ordinary run: its trials and their measurements stay until easeml.drop_run removes them.$$;

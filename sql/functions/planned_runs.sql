@@ -33,7 +33,7 @@ CREATE FUNCTION easeml.slots_planned(asker name) RETURNS bigint LANGUAGE sql STA
     SELECT coalesce(sum((SELECT max(s.n_slots) FROM easeml.planned_stages s WHERE s.run_id = r.run_id AND s.revision = (SELECT max(p.revision) FROM easeml.plans p WHERE p.run_id = r.run_id))), 0)::bigint
     FROM easeml.runs r WHERE r.tenant = asker AND r.price_list IS NOT NULL AND r.status IN ('queued', 'running')
 $$;
-COMMENT ON FUNCTION easeml.slots_planned(name) IS 'Returns how many slots the open planned runs of a tenant want at most, all together (internal).';
+COMMENT ON FUNCTION easeml.slots_planned(name) IS 'Returns the largest total number of slots that the open planned runs of a tenant want (internal).';
 
 CREATE FUNCTION easeml.plan_for_run(data easeml.datasets, run easeml.runs, n_configs integer) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -63,7 +63,7 @@ BEGIN
         easeml.plan_goal(make_interval(secs => run.deadline_seconds), run.max_cost, 0.95), known);
 END
 $$;
-COMMENT ON FUNCTION easeml.plan_for_run(easeml.datasets, easeml.runs, integer) IS 'Returns the plan of a run that is asked for as json, NULL for one that is not planned; refuses limits that cannot be kept (internal).';
+COMMENT ON FUNCTION easeml.plan_for_run(easeml.datasets, easeml.runs, integer) IS 'Returns the plan of a requested run as json, NULL for a run that is not planned; refuses limits that cannot be kept (internal).';
 
 CREATE FUNCTION easeml.check_planned_use(caller name, asker name, plan jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -80,7 +80,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_planned_use(name, name, jsonb) IS 'Refuses a plan that takes more slot hours than its tenant has left (internal).';
+COMMENT ON FUNCTION easeml.check_planned_use(name, name, jsonb) IS 'Refuses a plan that needs more slot hours than its tenant has left (internal).';
 
 CREATE FUNCTION easeml.keep_plan(run_id bigint, tenant name, plan jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -115,4 +115,4 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.keep_first_plan(easeml.runs, jsonb) IS 'Records the plan with which a run begins, and says it (internal).';
+COMMENT ON FUNCTION easeml.keep_first_plan(easeml.runs, jsonb) IS 'Records the plan with which a run begins, and shows it as a notice (internal).';

@@ -8,7 +8,7 @@ from easeml_plpy.serving import open_serving
 return open_serving(plpy, GD, dataset, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.open_serving(text, bigint) IS
-    'Restores the trial that answers for the role that a predicting function has named, and keeps it in the session; returns the trial or an error (internal: refuses direct calls).';
+    'Restores the trial that answers for the role that called a predicting function, and keeps it in the session; returns the trial or an error (internal: refuses direct calls).';
 
 CREATE FUNCTION easeml.predict_json(dataset text, inputs text, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[], OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
@@ -50,7 +50,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, anyarray, bigint) IS
 $$Predicts for one row given as an array of numbers, in the order of the dataset's inputs. Returns label and probability, or value, and the trial that answered.
-dataset: a name of your own, or one that its tenant lets you use, as 'tenant.dataset'.
+dataset: your own, or 'tenant.dataset' of a tenant who lets you use it.
 A number beyond the range of the training rows counts as the nearest end of that range, and clipped names its input; NaN counts as missing; infinity is refused.
 Use it in LATERAL: SELECT n.id, p.* FROM new_rows n, LATERAL easeml.predict_row('digits', n.pixels) p.$$;
 
@@ -91,7 +91,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.predict_row(text, text, bigint) IS
-    'Predicts for one row given as the text of a json object: a literal such as ''{"x": 1}'' means this one. Returns label and probability, or value, the trial that answered, and which inputs were clipped.';
+    'Predicts for one row given as the text of a json object: a literal such as ''{"x": 1}'' selects this form. Returns label and probability, or value, the trial that answered, and which inputs were clipped.';
 
 CREATE FUNCTION easeml.predict_row(dataset text, inputs bytea, trial_id bigint DEFAULT NULL,
     OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[])

@@ -5,7 +5,7 @@ from easeml_db.decisions.planner.documents import read_price_list
 from easeml_plpy.session import answered_by
 return answered_by(plpy, read_price_list, price_list, types)
 $$;
-COMMENT ON FUNCTION easeml.read_price_list(text, jsonb) IS 'Returns the instance types of a price list, completed, as a json array, or an error (internal).';
+COMMENT ON FUNCTION easeml.read_price_list(text, jsonb) IS 'Returns the instance types of a price list as a json array, with defaults filled in, or an error (internal).';
 
 CREATE FUNCTION easeml.create_price_list(price_list text, types jsonb, caveat text DEFAULT NULL, is_local boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -28,8 +28,8 @@ $$;
 COMMENT ON FUNCTION easeml.create_price_list(text, jsonb, text, boolean) IS
 $$Makes a price list for easeml.plan. types: a json array of instance types, {"instance_type": "g5", "device_kind": "cuda", "n_slots": 4, "price_per_hour": 5.67}. Further keys, with their defaults:
 billed_by ("second"; "minute": each started minute), billed_per ("instance"; "function": only slots on which something trains), minimum_seconds (0), price_per_gb (0) of data brought in,
-queue_seconds and queue_sd_seconds (0), start_seconds and start_sd_seconds (0), max_instances (null: as many as one wants), speed (1: a slot is as fast as those measured).
-is_local: its slots are those of this server, no more than there are.$$;
+queue_seconds and queue_sd_seconds (0), start_seconds and start_sd_seconds (0), max_instances (null: no limit), speed (1: a slot is as fast as those measured).
+is_local: its slots are those of this server, and no more than it has.$$;
 
 CREATE FUNCTION easeml.drop_price_list(price_list text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE

@@ -9,7 +9,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_program(text, text[]) IS 'Refuses what is no program with its arguments (internal).';
+COMMENT ON FUNCTION easeml.check_program(text, text[]) IS 'Refuses anything but a program with its arguments (internal).';
 
 -- Not SECURITY DEFINER: the row is inserted with the rights of the caller, and only members of pg_execute_server_program have that right.
 CREATE FUNCTION easeml.create_provisioner(
@@ -44,10 +44,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.create_provisioner(text, text, text[], text[], text[], integer, double precision, double precision) IS
-$$Registers programs that start, probe and stop the instances of a price list, so that runs can be planned with it and carried out. They run as the coordinator's user, without a shell:
-only members of pg_execute_server_program may register them. A program is given EASEML_REQUEST_ID, the same for all calls about an instance, EASEML_INSTANCE_TYPE, EASEML_N_SLOTS and EASEML_DEVICE_KIND, and
-prints a line of JSON: {"status": "starting"}, {"status": "ready", "n_slots": 4, "device": "cuda:0"} or {"status": "gone"}. A start that is repeated starts nothing again, a stop of what is gone succeeds.
-max_slots: of all its instances. timeout_seconds: of a call; ready_seconds: until an instance is ready. easeml.provisioner_calls keeps what programs said.$$;
+$$Registers programs that start, probe and stop the instances of a price list, so that planned runs can use it. They run as the coordinator's user, without a shell:
+only members of pg_execute_server_program may register them. A program gets the environment variables EASEML_REQUEST_ID (the same for all calls about an instance), EASEML_INSTANCE_TYPE, EASEML_N_SLOTS and EASEML_DEVICE_KIND, and
+prints a line of JSON: {"status": "starting"}, {"status": "ready", "n_slots": 4, "device": "cuda:0"} or {"status": "gone"}. A repeated start must start nothing again, and stopping what is gone must succeed.
+max_slots: limit on the slots of all its instances. timeout_seconds: limit for one call. ready_seconds: limit until an instance is ready. easeml.provisioner_calls keeps the programs' output.$$;
 
 CREATE FUNCTION easeml.limit_provisioner(provisioner text, max_slots integer) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -63,8 +63,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.limit_provisioner(text, integer) IS
-$$Says how many slots all instances of a provisioner may have; for local, how many slots this server may have when planned runs add some. Without it they only take the slots that there are.
-NULL: no limit, for local as without it. Planned runs under way give slots back when they are planned again.$$;
+$$Limits how many slots all instances of a provisioner may have; for local, how many slots this server may have when planned runs add some. Without a limit for local, they only take slots that exist.
+NULL: no limit; for local, the state before any limit. Planned runs under way give slots back when they are planned again.$$;
 
 CREATE FUNCTION easeml.drop_provisioner(provisioner text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -13,7 +13,7 @@ CREATE FUNCTION easeml.copied_bytes(tenant name) RETURNS bigint LANGUAGE sql STA
     SELECT least(coalesce(sum(p.n_bytes), 0), 9223372036854775807)::bigint FROM easeml.partitions p JOIN (SELECT DISTINCT c.dataset_id, c.partition_number, c.to_segment_id FROM easeml.row_copies c
         JOIN easeml.segments g ON g.segment_id = c.to_segment_id WHERE c.tenant = copied_bytes.tenant) k USING (dataset_id, partition_number)
 $$;
-COMMENT ON FUNCTION easeml.copied_bytes(name) IS 'Returns the bytes of packed rows of a tenant that lie on nodes besides where they were packed, as far as you may see them (internal: read easeml.tenant_status).';
+COMMENT ON FUNCTION easeml.copied_bytes(name) IS 'Returns the bytes of a tenant''s packed rows that were copied to further nodes, as far as you may see them (internal: read easeml.tenant_status).';
 
 CREATE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- The rows hold the lengths, so no value is read; that of an encoder is what the disk holds.
@@ -59,7 +59,7 @@ BEGIN
     RETURN (SELECT NOT r.rolsuper FROM pg_roles r WHERE r.rolname = role);
 END
 $$;
-COMMENT ON FUNCTION easeml.is_bound_by_limits(name) IS 'Says whether limits apply to what a role does: to everybody but superusers (internal).';
+COMMENT ON FUNCTION easeml.is_bound_by_limits(name) IS 'Says whether limits apply to a role: to all but superusers (internal).';
 
 -- Each run that a tenant starts or resumes moves its clock on, by a quarter of a second and a millisecond for each trial. Where that clock is
 -- more than five seconds ahead, the next start waits for it, but only while others have open runs. The clock stands in no run, so dropping runs gives nothing back.
@@ -70,7 +70,7 @@ BEGIN
     RETURN CASE WHEN ahead > 0 AND EXISTS (SELECT FROM easeml.runs r WHERE r.is_open AND r.tenant <> asker) THEN ahead ELSE 0 END;
 END
 $$;
-COMMENT ON FUNCTION easeml.seconds_ahead(name) IS 'Returns how long the next start of a tenant should wait, beside the open runs of others (internal).';
+COMMENT ON FUNCTION easeml.seconds_ahead(name) IS 'Returns how long a tenant should wait before it starts another run, given the open runs of others (internal).';
 
 -- The service, which holds a task by then, neither waits for the row that a tenant's transaction holds, nor packs in vain because of it, nor keeps the row while it packs.
 CREATE FUNCTION easeml.is_starting_runs(asker name) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -86,7 +86,7 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION easeml.is_starting_runs(name) IS 'Says whether a transaction of a tenant is about to begin a run, or has begun one, and is still open (internal).';
+COMMENT ON FUNCTION easeml.is_starting_runs(name) IS 'Says whether a tenant has an open transaction that is about to begin a run, or has begun one (internal).';
 
 CREATE FUNCTION easeml.await_pace(caller name, asker name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -98,7 +98,7 @@ BEGIN
     PERFORM pg_sleep(easeml.seconds_ahead(asker));
 END
 $$;
-COMMENT ON FUNCTION easeml.await_pace(name, name) IS 'Waits, for ten seconds at most, while a tenant starts runs faster than it may beside the open runs of others (internal).';
+COMMENT ON FUNCTION easeml.await_pace(name, name) IS 'Waits, for ten seconds at most, while a tenant starts runs faster than the open runs of others allow (internal).';
 
 CREATE FUNCTION easeml.check_run_limits(caller name, asker name, n_trials bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -142,7 +142,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_run_limits(name, name, bigint) IS 'Refuses a further open run, of so many trials, beyond the limits of its tenant (internal).';
+COMMENT ON FUNCTION easeml.check_run_limits(name, name, bigint) IS 'Refuses another open run with that many trials if its tenant would exceed its limits (internal).';
 
 CREATE FUNCTION easeml.check_kept_bytes(tenant name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -155,19 +155,19 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_kept_bytes(name) IS 'Refuses what a tenant keeps beyond its limit (internal).';
+COMMENT ON FUNCTION easeml.check_kept_bytes(name) IS 'Refuses if a tenant keeps more bytes than its limit (internal).';
 
 CREATE FUNCTION easeml.add_bytes(tenant name, transaction text, n_bytes bigint) RETURNS bigint LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.kept_bytes import add_bytes
 return add_bytes(plpy, GD, tenant, transaction, n_bytes)
 $$;
-COMMENT ON FUNCTION easeml.add_bytes(name, text, bigint) IS 'Adds to what a tenant keeps, and returns it; NULL where this transaction has not counted yet (internal).';
+COMMENT ON FUNCTION easeml.add_bytes(name, text, bigint) IS 'Adds to the count of bytes that a tenant keeps, and returns it; NULL if this transaction has not counted yet (internal).';
 
 CREATE FUNCTION easeml.begin_count(tenant name, transaction text, n_bytes bigint) RETURNS bigint LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.kept_bytes import begin_count
 return begin_count(plpy, GD, tenant, transaction, n_bytes)
 $$;
-COMMENT ON FUNCTION easeml.begin_count(name, text, bigint) IS 'Takes down what a tenant keeps, for easeml.add_bytes (internal).';
+COMMENT ON FUNCTION easeml.begin_count(name, text, bigint) IS 'Begins the count of bytes that a tenant keeps, for easeml.add_bytes (internal).';
 
 CREATE FUNCTION easeml.check_byte_limit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -216,7 +216,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_example_limit() IS 'Refuses further examples where the tenant of the task keeps as much as it may (trigger).';
+COMMENT ON FUNCTION easeml.check_example_limit() IS 'Refuses further examples if the tenant of the task already keeps as much as it may (trigger).';
 
 CREATE FUNCTION easeml.keep_hours() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -234,4 +234,4 @@ CREATE FUNCTION easeml.charge(tenant name, seconds double precision) RETURNS nam
     INSERT INTO easeml.tenant_usage AS u (tenant, dropped_seconds) VALUES (charge.tenant, greatest(charge.seconds, 0))
     ON CONFLICT (tenant) DO UPDATE SET dropped_seconds = u.dropped_seconds + EXCLUDED.dropped_seconds RETURNING u.tenant
 $$;
-COMMENT ON FUNCTION easeml.charge(name, double precision) IS 'Adds slot seconds of units that came to nothing to what a tenant has used (internal).';
+COMMENT ON FUNCTION easeml.charge(name, double precision) IS 'Adds the slot seconds of units that failed or were cancelled to a tenant''s usage (internal).';

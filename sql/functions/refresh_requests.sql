@@ -6,7 +6,7 @@ CREATE FUNCTION easeml.kind_of_source(dataset_source text, OUT kind text, OUT is
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles a ON a.oid = c.relowner
     WHERE format('%I.%I', n.nspname, c.relname) = dataset_source AND c.relkind IN ('r', 'v', 'm', 'p', 'f')
 $$;
-COMMENT ON FUNCTION easeml.kind_of_source(text) IS 'Says what a source is and whose, and whether reading it runs code of somebody who is no superuser; NULL if it is gone (internal).';
+COMMENT ON FUNCTION easeml.kind_of_source(text) IS 'Returns the kind and owner of a source, and whether reading it runs code of anybody but a superuser; NULL if the source is gone (internal).';
 
 CREATE FUNCTION easeml.check_refreshed_source(tenant name, dataset text, known_kind text) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -24,7 +24,7 @@ BEGIN
     RETURN found.kind;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_refreshed_source(name, text, text) IS 'Returns what the source of a dataset is, and whose; refuses one that has become something else, or that a superuser should not read unattended (internal).';
+COMMENT ON FUNCTION easeml.check_refreshed_source(name, text, text) IS 'Returns the kind and owner of a dataset''s source; refuses a source that has become something else, or that a superuser should not read unattended (internal).';
 
 CREATE FUNCTION easeml.perform_set_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -63,21 +63,21 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION easeml.perform_run_refresh(name, name, jsonb) IS 'Makes the next look due, for easeml.run_refresh (internal).';
+COMMENT ON FUNCTION easeml.perform_run_refresh(name, name, jsonb) IS 'Makes the next check of a source due now, for easeml.run_refresh (internal).';
 
 CREATE FUNCTION easeml.fail_unrefreshed(dataset text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fail('ML003', format('dataset %s of yours is not refreshed', quote_nullable(dataset)), hint => format('SELECT easeml.set_refresh(%L, every => ''1 day'') has it refreshed.', dataset));
 END
 $$;
-COMMENT ON FUNCTION easeml.fail_unrefreshed(text) IS 'Says that a dataset is not refreshed (internal).';
+COMMENT ON FUNCTION easeml.fail_unrefreshed(text) IS 'Raises the error that a dataset is not refreshed (internal).';
 
 CREATE FUNCTION easeml.best_of_run(run_id bigint) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT t.trial_id FROM easeml.trials t JOIN easeml.runs r USING (run_id)
     WHERE t.run_id = best_of_run.run_id AND t.best_checkpoint_id IS NOT NULL AND t.best_metric_value IS NOT NULL
     ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.best_loss, t.architecture <> 'ensemble', t.trial_id LIMIT 1
 $$;
-COMMENT ON FUNCTION easeml.best_of_run(bigint) IS 'Returns the best trial of a run that can answer, NULL if there is none (internal).';
+COMMENT ON FUNCTION easeml.best_of_run(bigint) IS 'Returns the best trial of a run that can answer, or NULL if there is none (internal).';
 
 CREATE FUNCTION easeml.perform_take_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -122,7 +122,7 @@ BEGIN
                 ORDER BY t.architecture, place, t.trial_id) o ORDER BY o.place LIMIT 3) b);
 END
 $$;
-COMMENT ON FUNCTION easeml.perform_take_refresh(name, name, jsonb) IS 'Returns the next step of a refresh, and makes the next look due later, for easeml.advance_refresh (internal).';
+COMMENT ON FUNCTION easeml.perform_take_refresh(name, name, jsonb) IS 'Returns the next step of a refresh, and postpones the next check of the source, for easeml.advance_refresh (internal).';
 
 CREATE FUNCTION easeml.perform_record_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -149,7 +149,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION easeml.perform_record_refresh(name, name, jsonb) IS 'Writes down what came of a look at a source, for easeml.advance_refresh (internal).';
+COMMENT ON FUNCTION easeml.perform_record_refresh(name, name, jsonb) IS 'Records the outcome of checking a source, for easeml.advance_refresh (internal).';
 
 CREATE FUNCTION easeml.perform_finish_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -190,4 +190,4 @@ BEGIN
     RETURN to_jsonb(new_outcome);
 END
 $$;
-COMMENT ON FUNCTION easeml.perform_finish_refresh(name, name, jsonb) IS 'Lets the better of two trials answer, and writes down why, for easeml.advance_refresh (internal).';
+COMMENT ON FUNCTION easeml.perform_finish_refresh(name, name, jsonb) IS 'Lets the better of two trials answer, and records why, for easeml.advance_refresh (internal).';

@@ -7,17 +7,17 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_refresh(text, interval, double precision) IS
-$$Has a dataset trained again on new rows: a new version of its source, then a run of the configs that were best the last time. The new trial answers only if it is better on rows that came since.
-every: how often the source is looked at (1 minute or more; by default a day). when_drift: train only if a column has drifted so far, see easeml.drift: its psi beyond chance, for example 0.25; NULL: whenever there are new rows.
-Both NULL: no more. What answers now stays deployed until a refresh finds a better trial. easeml.refresh_history says what came of each look, and why.
-The service looks with your rights, and so must be able to log in as you. Where it is not, easeml.refresh_status says so; call easeml.advance_refresh(dataset) from time to time yourself.$$;
+$$Makes the service train a dataset again on new rows: it packs a new version of the source, then runs the configs that were best the last time. The new trial answers only if it is better on rows that came since.
+every: how often the service checks the source (1 minute or more; by default a day). when_drift: train only if the psi of a column (see easeml.drift) is at least this far beyond chance, for example 0.25; NULL: whenever there are new rows.
+Both NULL: stop refreshing. The trial that answers now stays deployed until a refresh finds a better one. easeml.refresh_history shows the outcome of each check, and why.
+The service reads the source with your rights, so it must be able to log in as you. If it cannot, easeml.refresh_status says so; then call easeml.advance_refresh(dataset) yourself from time to time.$$;
 
 CREATE FUNCTION easeml.run_refresh(dataset text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('run_refresh', jsonb_build_object('dataset', dataset));
 END
 $$;
-COMMENT ON FUNCTION easeml.run_refresh(text) IS 'Has the service look at the source of a refreshed dataset now, in the background.';
+COMMENT ON FUNCTION easeml.run_refresh(text) IS 'Makes the service check the source of a refreshed dataset now, in the background.';
 
 CREATE FUNCTION easeml.compare_trials(dataset text, before_trial_id bigint, after_trial_id bigint, OUT before_value double precision, OUT after_value double precision, OUT n_rows bigint, OUT failure jsonb)
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -25,7 +25,7 @@ from easeml_plpy.held_out.comparison import compare_trials
 return compare_trials(plpy, GD, dataset, before_trial_id, after_trial_id)
 $$;
 COMMENT ON FUNCTION easeml.compare_trials(text, bigint, bigint) IS
-    'Measures two trials of a dataset on test rows of the later one''s version that the other''s version does not have, or where these are few, that it did not train on; with the rights of the caller (internal).';
+    'Compares two trials of a dataset on test rows that only the later one''s version has, or if these are few, on rows that the earlier one did not train on; with the rights of the caller (internal).';
 
 CREATE FUNCTION easeml.advance_refresh(dataset text) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -46,7 +46,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.advance_refresh(text) IS
-    'Takes the next step of a refreshed dataset if one is due, and returns what it was: looks at the source, packs it and begins a run, or compares what the run came to. The service calls it by itself where it can log in as you.';
+    'Takes the next step of a refreshed dataset if one is due, and returns which: it checks the source, packs it and begins a run, or compares the best trial of that run with the one that answers. The service calls it if it can log in as you.';
 
 CREATE FUNCTION easeml.look_for_refresh(dataset text, step jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -76,4 +76,4 @@ BEGIN
         'reason', format('%s has moved most, by %s: run %s trains on the rows of now', moved.input, round(moved.psi::numeric, 3), new_run_id));
 END
 $$;
-COMMENT ON FUNCTION easeml.look_for_refresh(text, jsonb) IS 'Looks at the source of a dataset, and begins a run where it should be trained again, with the rights of the caller; returns what came of it (internal).';
+COMMENT ON FUNCTION easeml.look_for_refresh(text, jsonb) IS 'Checks the source of a dataset, and begins a run if the dataset should be trained again, with the rights of the caller; returns the outcome (internal).';

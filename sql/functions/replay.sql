@@ -33,7 +33,7 @@ from easeml_plpy.replay import check_replay
 return check_replay(plpy, GD, trial_id, device, until_epoch)
 $$;
 COMMENT ON FUNCTION easeml.check_replay(bigint, text, integer) IS
-    'Refuses a device that does not exist, a trial that a gang trained, and packed training rows that differ from those that it trained on; returns the number of partitions that it compared, or an error (internal).';
+    'Refuses a device that does not exist, a trial that a gang trained, and packed training rows that differ from those that the trial trained on. Returns the number of partitions that it compared, or an error (internal).';
 
 CREATE PROCEDURE easeml.replay_units(trial_id bigint, device text, n_threads integer, until_epoch integer, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -64,7 +64,7 @@ END
 $$;
 COMMENT ON PROCEDURE easeml.replay(bigint, text, integer, integer, jsonb) IS
 $$Trains a trial again from its beginning, in your session, in the stored order and with the stored seeds, and compares the state after every unit with the recorded hash.
-It writes nothing. The device and number of threads of the slots that trained the trial give the same bytes (default: cpu, one thread).
-Rows on nodes are trained on there, by sessions of the coordinator beside the slots, and the state goes from node to node as it did.
+It writes nothing. It gets the same bytes with the device and number of threads of the slots that trained the trial (default: cpu, one thread).
+If the rows are on nodes, the replay runs there, in sessions that the coordinator opens beside the slots, and the state moves from node to node as before.
 device: cpu or cuda:N. until_epoch: stop after that epoch. Returns json: trial_id, n_units, n_matching, is_identical, first_difference, final_sha256, device, n_threads.
 first_difference has epoch, position, partition_number, stored_sha256 and replayed_sha256; if the stored state is still kept, tensors has the largest absolute difference of each tensor that differs.$$;

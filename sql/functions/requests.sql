@@ -3,8 +3,8 @@
 
 CREATE VIEW easeml.requests WITH (security_invoker) AS
 SELECT NULL::name AS caller, NULL::text AS action, NULL::jsonb AS arguments, NULL::jsonb AS result FROM (SELECT) nothing WHERE false;
-COMMENT ON VIEW easeml.requests IS 'Holds nothing: a row that is inserted is carried out, for the role that inserts it (internal: call the functions).';
-COMMENT ON COLUMN easeml.requests.caller IS 'The role that asks; nobody can choose it.';
+COMMENT ON VIEW easeml.requests IS 'Always empty: an inserted row is a request, carried out at once for the role that inserts it (internal: call the functions).';
+COMMENT ON COLUMN easeml.requests.caller IS 'The role that asks; a caller cannot choose it.';
 COMMENT ON COLUMN easeml.requests.action IS 'What to do: cancel, deploy and so on.';
 COMMENT ON COLUMN easeml.requests.arguments IS 'A json object.';
 COMMENT ON COLUMN easeml.requests.result IS 'What INSERT ... RETURNING gives back.';
@@ -17,7 +17,7 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION easeml.stamp_caller() IS 'Writes who inserts into the request (trigger).';
+COMMENT ON FUNCTION easeml.stamp_caller() IS 'Writes the inserting role into the request (trigger).';
 CREATE TRIGGER request_1_caller INSTEAD OF INSERT ON easeml.requests FOR EACH ROW EXECUTE FUNCTION easeml.stamp_caller();
 
 CREATE FUNCTION easeml.perform_request() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -74,7 +74,7 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION easeml.perform_request() IS 'Carries a request out with the rights of easeml_owner, for the role that the trigger before it wrote down (trigger).';
+COMMENT ON FUNCTION easeml.perform_request() IS 'Carries out a request with the rights of easeml_owner, for the role that the trigger before it recorded (trigger).';
 CREATE TRIGGER request_2_perform INSTEAD OF INSERT ON easeml.requests FOR EACH ROW EXECUTE FUNCTION easeml.perform_request();
 
 CREATE FUNCTION easeml.refuse_action(action text) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -92,7 +92,7 @@ BEGIN
     RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION easeml.request(text, jsonb) IS 'Asks for an action in the name of the current role and returns what came of it (internal).';
+COMMENT ON FUNCTION easeml.request(text, jsonb) IS 'Requests an action in the name of the current role and returns its result (internal).';
 
 CREATE FUNCTION easeml.register_tenant(role name) RETURNS name LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -133,7 +133,7 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION easeml.restore_role() IS 'Finds the role that a dump names; without it the tenant waits for easeml.adopt_tenant (trigger).';
+COMMENT ON FUNCTION easeml.restore_role() IS 'Finds the role that a dump names; if it is missing, the tenant waits for easeml.adopt_tenant (trigger).';
 CREATE TRIGGER restored_role BEFORE INSERT ON easeml.tenant_roles FOR EACH ROW WHEN (NEW.role_name IS NOT NULL) EXECUTE FUNCTION easeml.restore_role();
 
 CREATE FUNCTION easeml.restore_grantee() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -143,7 +143,7 @@ BEGIN
     RETURN CASE WHEN NEW.grantee IS NOT NULL THEN NEW END;
 END
 $$;
-COMMENT ON FUNCTION easeml.restore_grantee() IS 'Finds the role that a dump names; without it nobody has the grant (trigger).';
+COMMENT ON FUNCTION easeml.restore_grantee() IS 'Finds the role that a dump names; if it is missing, nobody has the grant (trigger).';
 CREATE TRIGGER restored_grantee BEFORE INSERT ON easeml.dataset_grants FOR EACH ROW WHEN (NEW.grantee_name IS NOT NULL) EXECUTE FUNCTION easeml.restore_grantee();
 
 CREATE FUNCTION easeml.is_administrator(role name) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

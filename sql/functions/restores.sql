@@ -21,7 +21,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION easeml.begin_restoring() IS 'Switches foreign keys off for the rows that a dump brings, and notes the table for easeml.finish_restore (trigger).';
+COMMENT ON FUNCTION easeml.begin_restoring() IS 'Switches foreign keys off while a dump loads its rows, and records the table for easeml.finish_restore (trigger).';
 
 CREATE FUNCTION easeml.end_restoring() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -33,7 +33,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION easeml.end_restoring() IS 'Counts the rows that a dump brought, and switches foreign keys on again (trigger).';
+COMMENT ON FUNCTION easeml.end_restoring() IS 'Counts the rows that a dump loaded, and switches foreign keys on again (trigger).';
 
 CREATE FUNCTION easeml.check_dump() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -81,7 +81,7 @@ BEGIN
     RETURN nullif(array_to_string(broken, ', '), '');
 END
 $$;
-COMMENT ON FUNCTION easeml.broken_references() IS 'Says which rows name others that are not there, by all foreign keys and what units record; NULL if none does (internal).';
+COMMENT ON FUNCTION easeml.broken_references() IS 'Names the rows that refer to missing ones, by all foreign keys and by what units record; NULL if there are none (internal).';
 
 CREATE FUNCTION easeml.finish_restore(allow_missing boolean DEFAULT false) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -105,5 +105,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.finish_restore(boolean) IS
-'Checks a database that was restored from a dump: that all foreign keys hold, and that each table has as many rows as the dump had. A coordinator calls it before it takes over, and does not begin while this fails.
+'Checks a database that was restored from a dump: that all foreign keys hold, and that each table has as many rows as the dump had. A coordinator calls it before it takes over, and does not start while it fails.
 allow_missing: accept tables with fewer rows, for example because some were left out of the dump.';

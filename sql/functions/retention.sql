@@ -24,12 +24,12 @@ COMMENT ON FUNCTION easeml.retention_rules() IS 'Lists what easeml prune can rem
 CREATE VIEW easeml.retention WITH (security_invoker) AS
 SELECT u.what, CASE WHEN s.what IS NULL THEN u.keep ELSE s.keep END AS keep, s.what IS NULL AS is_default, u.summary, s.set_at
 FROM easeml.retention_rules() u LEFT JOIN easeml.retention_settings s USING (what);
-COMMENT ON VIEW easeml.retention IS 'What easeml prune removes, and once it is how old. Nothing leaves by itself.';
-COMMENT ON COLUMN easeml.retention.what IS 'What easeml.set_retention takes.';
+COMMENT ON VIEW easeml.retention IS 'What easeml prune removes, and at what age. Nothing is removed automatically.';
+COMMENT ON COLUMN easeml.retention.what IS 'Name that easeml.set_retention takes.';
 COMMENT ON COLUMN easeml.retention.keep IS 'How long it is kept after its run has ended (versions: after they were made; dropped tenants: after their last run or dataset); null: forever.';
-COMMENT ON COLUMN easeml.retention.is_default IS 'Whether nobody chose it.';
-COMMENT ON COLUMN easeml.retention.summary IS 'What it is, and what of it stays.';
-COMMENT ON COLUMN easeml.retention.set_at IS 'When it was chosen.';
+COMMENT ON COLUMN easeml.retention.is_default IS 'Whether nobody has changed it.';
+COMMENT ON COLUMN easeml.retention.summary IS 'What it is, and what remains of it.';
+COMMENT ON COLUMN easeml.retention.set_at IS 'When it was set.';
 
 CREATE FUNCTION easeml.set_retention(what text, keep interval) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -51,7 +51,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_retention(text, interval) IS
-    'Says for how long something is kept, one of easeml.retention; NULL: forever. Nothing leaves before an administrator calls easeml prune. Administrators only.';
+    'Sets how long something is kept, one of easeml.retention; NULL: forever. Nothing is removed until an administrator calls easeml prune. Administrators only.';
 
 CREATE FUNCTION easeml.kept_trials(run_ids bigint[]) RETURNS SETOF bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- The best trial of each run, those that answer or answered, and what they are made of: parents of copies, members of ensembles.
@@ -99,7 +99,7 @@ BEGIN
         WHERE p.what = prune_of_runs.what);
 END
 $$;
-COMMENT ON FUNCTION easeml.prune_of_runs(text, bigint[], boolean) IS 'Removes something of runs that ended, or counts it (internal).';
+COMMENT ON FUNCTION easeml.prune_of_runs(text, bigint[], boolean) IS 'Removes one kind of data of runs that ended, or counts it (internal).';
 
 CREATE FUNCTION easeml.prune_runs(what text, run_ids bigint[], is_dry boolean) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -148,7 +148,7 @@ BEGIN
     RETURN n;
 END
 $$;
-COMMENT ON FUNCTION easeml.prune_states(bigint[], boolean) IS 'Removes the states of trials of finished runs, but for those that are kept, or counts them (internal).';
+COMMENT ON FUNCTION easeml.prune_states(bigint[], boolean) IS 'Removes the states of trials of finished runs, except those that are kept, or counts them (internal).';
 
 CREATE FUNCTION easeml.unused_versions() RETURNS SETOF easeml.datasets LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT d.* FROM easeml.datasets d WHERE d.packing_xid IS NULL
@@ -167,7 +167,7 @@ BEGIN
     RETURN n;
 END
 $$;
-COMMENT ON FUNCTION easeml.drop_versions(bigint[]) IS 'Removes versions of datasets that nothing uses, unless somebody holds them (internal).';
+COMMENT ON FUNCTION easeml.drop_versions(bigint[]) IS 'Removes versions of datasets that nothing uses, except those that another transaction has locked (internal).';
 
 CREATE FUNCTION easeml.prune_versions(before timestamptz, is_dry boolean) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -186,7 +186,7 @@ CREATE FUNCTION easeml.gone_tenants(before timestamptz) RETURNS SETOF name LANGU
         AND NOT EXISTS (SELECT FROM easeml.runs r WHERE r.tenant = t.tenant AND (r.is_open OR coalesce(r.finished_at, r.created_at) >= before))
         AND NOT EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = t.tenant AND d.created_at >= before)
 $$;
-COMMENT ON FUNCTION easeml.gone_tenants(timestamptz) IS 'Returns the tenants that are none any more, and have done nothing since some time (internal).';
+COMMENT ON FUNCTION easeml.gone_tenants(timestamptz) IS 'Returns the former tenants that have done nothing since a given time (internal).';
 
 CREATE FUNCTION easeml.prune_tenants(before timestamptz, is_dry boolean) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -220,7 +220,7 @@ BEGIN
     RETURN n;
 END
 $$;
-COMMENT ON FUNCTION easeml.prune_tenants(timestamptz, boolean) IS 'Removes some rows of a tenant that is none any more, or counts runs and datasets of all of them (internal).';
+COMMENT ON FUNCTION easeml.prune_tenants(timestamptz, boolean) IS 'Removes some rows of a former tenant, or counts the runs and datasets of all of them (internal).';
 
 CREATE FUNCTION easeml.prune_once(what text, before timestamptz, is_dry boolean) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -277,4 +277,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.prune_batch(text, bigint, boolean) IS
-    'Removes what is older than easeml.retention keeps it, of the next hundred runs after one (of fewer that have many trials), or counts it of the next thousand; returns where to go on, or NULL at the end. easeml prune calls it again and again, each in a transaction of its own. Administrators only.';
+    'Removes what is older than easeml.retention allows from the next hundred runs after a given one (fewer if they have many trials), or counts it for the next thousand. Returns where to continue, or NULL at the end. easeml prune calls it repeatedly, each time in a transaction of its own. Administrators only.';

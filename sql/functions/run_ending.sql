@@ -17,7 +17,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.add_ensemble(easeml.runs) IS
-    'Adds a trial to a race that ends: the ensemble of its best trials, unless that is not wanted, tensors come out, or no segment can have all partitions. Returns whether it did (internal).';
+    'Adds a trial to a race that is ending: the ensemble of its best trials. It adds none if none is wanted, if the outputs are tensors, or if no segment can have all partitions. Returns whether it did (internal).';
 
 CREATE FUNCTION easeml.composition(trial_id bigint) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- Members that differ help, and so do many good ones: trial k of the architecture that is j-th by its best trial counts j k, and those that count least are taken, so of the best
@@ -38,7 +38,7 @@ CREATE FUNCTION easeml.composition(trial_id bigint) RETURNS jsonb LANGUAGE sql S
             FROM (SELECT p.* FROM placed p ORDER BY p.place * (SELECT count(*) FROM placed h WHERE h.place = 1 AND h.best <= p.best), p.standing LIMIT 12) c))
     FROM easeml.trials e JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id) WHERE e.trial_id = composition.trial_id
 $$;
-COMMENT ON FUNCTION easeml.composition(bigint) IS 'Returns the trials of which an ensemble can be made, with their best states, and how much time its run has left to train members again (internal).';
+COMMENT ON FUNCTION easeml.composition(bigint) IS 'Returns the trials of which an ensemble can be made, with their best states, and the time that its run has left to train members again (internal).';
 
 CREATE FUNCTION easeml.begin_ending(run_id bigint, lease_number bigint) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -77,7 +77,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.begin_ending(bigint, bigint) IS
-    'Ends the search of a run: stops its trials, cuts the life of the best one so that only its test is left, unless it has had it, and adds an ensemble to a race. Returns whether there is something left to do (internal).';
+    'Ends the search of a run: stops its trials, cuts the best one short so that only its test is left, and adds an ensemble to a race. Returns whether anything is left to do (internal).';
 
 CREATE FUNCTION easeml.drop_vain_ensemble(run_id bigint, lease_number bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -94,4 +94,4 @@ BEGIN
                     ELSE r.is_higher_better = (t.best_metric_value > e.best_metric_value) END));
 END
 $$;
-COMMENT ON FUNCTION easeml.drop_vain_ensemble(bigint, bigint) IS 'Removes the ensemble of a run that ends if a single trial is as good on the validation rows, unless it is deployed, or being so (internal).';
+COMMENT ON FUNCTION easeml.drop_vain_ensemble(bigint, bigint) IS 'Removes the ensemble of a run that is ending if a single trial is as good on the validation rows, unless it is deployed or being deployed (internal).';

@@ -55,7 +55,7 @@ BEGIN
     RETURN run;
 END
 $$;
-COMMENT ON FUNCTION easeml.run_of(name, name, bigint) IS 'Returns the run of that number, or raises an error unless it is the tenant''s, or the caller an administrator (internal).';
+COMMENT ON FUNCTION easeml.run_of(name, name, bigint) IS 'Returns the run of that number, or raises an error unless it is the tenant''s or the caller is an administrator (internal).';
 
 CREATE FUNCTION easeml.lock_run(caller name, asker name, run_id bigint) RETURNS easeml.runs LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -69,7 +69,7 @@ BEGIN
     RETURN run;
 END
 $$;
-COMMENT ON FUNCTION easeml.lock_run(name, name, bigint) IS 'Returns what easeml.run_of does, of a run that nobody changes until the transaction ends (internal).';
+COMMENT ON FUNCTION easeml.lock_run(name, name, bigint) IS 'Returns a run as easeml.run_of does, and locks it until the transaction ends (internal).';
 
 CREATE FUNCTION easeml.note_run(run easeml.runs, kind text, caller name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -79,13 +79,13 @@ BEGIN
         SELECT o.event_id FROM easeml.events o WHERE o.run_id = run.run_id AND o.kind IN ('cancelled', 'resumed') ORDER BY o.event_id DESC OFFSET 200 LIMIT 1);
 END
 $$;
-COMMENT ON FUNCTION easeml.note_run(easeml.runs, text, name) IS 'Tells the coordinator of a change to a run and writes it into the run''s history, which keeps the last 200 of them (internal).';
+COMMENT ON FUNCTION easeml.note_run(easeml.runs, text, name) IS 'Notifies the coordinator of a change to a run and adds it to the run''s history, which keeps the last 200 (internal).';
 
 CREATE FUNCTION easeml.lock_trials(run_id bigint) RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT FROM easeml.trials t WHERE t.run_id = lock_trials.run_id AND t.status <> 'finished' ORDER BY t.trial_id FOR NO KEY UPDATE;
 $$;
 COMMENT ON FUNCTION easeml.lock_trials(bigint) IS
-    'Locks the trials of a run that are not finished by their numbers, the order in which a batch records its members: who changed several in another order could wait for a batch that waits for them (internal).';
+    'Locks the unfinished trials of a run in the order of their numbers, in which a batch also records its members. A transaction that changed several in another order could deadlock with a batch (internal).';
 
 CREATE FUNCTION easeml.perform_cancel(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

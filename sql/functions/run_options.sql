@@ -21,7 +21,7 @@ BEGIN
         ORDER BY t.trial_id DESC LIMIT 2000) m WHERE m.quality IS NOT NULL);
 END
 $$;
-COMMENT ON FUNCTION easeml.measured_configs(name, text) IS 'Returns what a tenant''s newest trials of a task came to, as a json array (internal).';
+COMMENT ON FUNCTION easeml.measured_configs(name, text) IS 'Returns the results of a tenant''s newest trials of a task, as a json array (internal).';
 
 CREATE FUNCTION easeml.choose_portfolio(specifications jsonb, measured jsonb) RETURNS jsonb LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.portfolio import choose_portfolio
@@ -82,7 +82,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.gathering_segments(easeml.datasets, boolean) IS
-    'Returns the segments that are nodes to which all rows of a dataset may be brought, for units over all partitions at once (internal).';
+    'Returns the nodes to which all rows of a dataset may be brought, for units over all partitions at once (internal).';
 
 CREATE FUNCTION easeml.apart_reason(data easeml.datasets) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -97,14 +97,14 @@ BEGIN
     RETURN format('no segment holds all of dataset %s', quote_literal(data.dataset_name));
 END
 $$;
-COMMENT ON FUNCTION easeml.apart_reason(easeml.datasets) IS 'Says why no unit can be over all partitions of a dataset at once; NULL if one can (internal).';
+COMMENT ON FUNCTION easeml.apart_reason(easeml.datasets) IS 'Says why no unit can cover all partitions of a dataset at once; NULL if one can (internal).';
 
 CREATE FUNCTION easeml.apart_hint(data easeml.datasets) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN data.shuffle = 'within' THEN 'With shuffle => ''across'' rows may go to other nodes. Else leave such an architecture out.'
         WHEN easeml.gathering_segments(data, true) <> '{}' THEN 'Remove what is not needed, ask an administrator for more, or leave such an architecture out.'
         ELSE 'Replicate the dataset so that one segment holds all its partitions (easeml.replicate_dataset), or leave such an architecture out.' END
 $$;
-COMMENT ON FUNCTION easeml.apart_hint(easeml.datasets) IS 'Says what to do where no unit can be over all partitions of a dataset at once (internal).';
+COMMENT ON FUNCTION easeml.apart_hint(easeml.datasets) IS 'Says what to do if no unit can cover all partitions of a dataset at once (internal).';
 
 CREATE FUNCTION easeml.choose_architectures(data easeml.datasets, architectures text[]) RETURNS text[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -163,7 +163,7 @@ CREATE FUNCTION easeml.specifications(architectures text[], target jsonb) RETURN
 from easeml_plpy.catalog import specifications
 return specifications(plpy, GD, architectures, target)
 $$;
-COMMENT ON FUNCTION easeml.specifications(text[], jsonb) IS 'Returns what architectures declare of their hyperparameters, as a procedure reads it, for a dataset with that target (internal).';
+COMMENT ON FUNCTION easeml.specifications(text[], jsonb) IS 'Returns the hyperparameters that architectures declare, as a procedure reads them, for a dataset with that target (internal).';
 
 CREATE FUNCTION easeml.takes_n_parallel(procedure text) RETURNS boolean LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures import takes_n_parallel

@@ -18,7 +18,7 @@ BEGIN
     PERFORM easeml.check_json('procedure_options', procedure_options, 100000, 32);
 END
 $$;
-COMMENT ON FUNCTION easeml.check_search(integer, integer, bigint, jsonb, jsonb) IS 'Refuses arguments of a search that would take more than anybody can mean (internal).';
+COMMENT ON FUNCTION easeml.check_search(integer, integer, bigint, jsonb, jsonb) IS 'Refuses a search whose arguments are larger than anybody can mean (internal).';
 
 CREATE FUNCTION easeml.check_allocation(allocation text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -171,4 +171,4 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.announce_run(easeml.runs, jsonb, integer) IS 'Tells the coordinator of a new run, and its tenant what it will do (internal).';
+COMMENT ON FUNCTION easeml.announce_run(easeml.runs, jsonb, integer) IS 'Notifies the coordinator of a new run, and tells its tenant what the run will do (internal).';

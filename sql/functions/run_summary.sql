@@ -88,4 +88,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.run_summary(bigint) IS
-    'Tells in sentences what a run has tried, what was best, whether it was still improving when it ended, and what to do for more: SELECT * FROM easeml.run_summary(1).';
+    'Summarises in sentences what a run has tried, what was best, whether it was still improving when it ended, and what to do for better results: SELECT * FROM easeml.run_summary(1).';

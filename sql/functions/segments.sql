@@ -27,7 +27,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_segment(text, text, text, integer) IS 'Refuses what no segment can be called (internal).';
+COMMENT ON FUNCTION easeml.check_segment(text, text, text, integer) IS 'Refuses an invalid name of a segment (internal).';
 
 CREATE FUNCTION easeml.add_segment(segment text, service text DEFAULT NULL, engine text DEFAULT 'postgres', content integer DEFAULT NULL) RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -133,8 +133,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_state_copies(integer) IS
-$$Sets how many nodes keep each state that is made on one of them within an epoch (1 to 16; by default 1). Copies are sent while the slot trains another trial, after its unit is recorded. With 2, a node may be gone
-for good, and what has its copy is not done again; a trial whose newest state was still on its way begins its epoch again. The state at the end of an epoch is always on this server, too.$$;
+$$Sets how many nodes keep each state that a node makes within an epoch (1 to 16; by default 1). Copies are sent after the unit is recorded, while the slot trains another trial. With 2, a node may be lost
+for good, and work whose state has a copy is not repeated; a trial whose newest state was still on its way begins its epoch again. The state at the end of an epoch is always on this server, too.$$;
 
 CREATE FUNCTION easeml.set_node_job_limit(seconds double precision) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -145,4 +145,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_node_job_limit(double precision) IS
-'Sets how many seconds a packing of rows on nodes may take, and an evaluation, prediction or replay there (by default 14400). What takes longer ends with an error, and its tenant may ask again.';
+'Sets how many seconds a packing, evaluation, prediction or replay of rows on nodes may take (by default 14400). A job that takes longer ends with an error, and its tenant may ask again.';

@@ -67,7 +67,7 @@ BEGIN
         hint => format('Its tenant can start a run with SELECT easeml.run_task(%s); SELECT * FROM easeml.task_status says what it waits for.', quote_literal(task)));
 END
 $$;
-COMMENT ON FUNCTION easeml.fail_untrained_task(text) IS 'Says that nothing answers for a task yet, and how its tenant has a run begin (internal).';
+COMMENT ON FUNCTION easeml.fail_untrained_task(text) IS 'Raises the error that no trial answers for a task yet, with a hint how its tenant starts a run (internal).';
 
 CREATE FUNCTION easeml.fail_unanswered(tenant name, dataset_name text, asked text) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -85,7 +85,7 @@ BEGIN
         hint => format('Wait for such a run, let a trial of another answer with easeml.deploy(trial_id), or choose another metric: easeml.set_serving_metric(%s, metric).', quote_literal(asked)));
 END
 $$;
-COMMENT ON FUNCTION easeml.fail_unanswered(name, text, text) IS 'Says why no trial answers for a dataset (internal).';
+COMMENT ON FUNCTION easeml.fail_unanswered(name, text, text) IS 'Raises the error that says why no trial answers for a dataset (internal).';
 
 CREATE FUNCTION easeml.serving_trial(asker name, dataset text, trial_id bigint, OUT tenant name, OUT dataset_name text, OUT dataset_id bigint,
     OUT serving_trial_id bigint, OUT checkpoint_id bigint, OUT passed_over text[], OUT is_audited boolean)
@@ -156,7 +156,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_prediction_audit(text, boolean) IS
-    'Says whether easeml.prediction_log counts who predicts with a dataset of yours: by day, role and trial, the statements that committed. Off by default; rows are kept for 90 days.';
+    'Switches the counting of predictions with a dataset of yours on or off: easeml.prediction_log counts the statements that committed by day, role and trial. Off by default; rows are kept for 90 days.';
 
 CREATE FUNCTION easeml.perform_set_prediction_audit(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -24,7 +24,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.note_serving(name, text, text, bigint) IS 'Writes down what answers for a dataset now, if that has changed since it was last written down (internal).';
+COMMENT ON FUNCTION easeml.note_serving(name, text, text, bigint) IS 'Records which trial answers for a dataset now, if that has changed since it was last recorded (internal).';
 
 CREATE FUNCTION easeml.lock_serving(tenant name, dataset_name text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -33,7 +33,7 @@ BEGIN
     PERFORM easeml.note_serving(tenant, dataset_name, 'better');
 END
 $$;
-COMMENT ON FUNCTION easeml.lock_serving(name, text) IS 'Makes changes by hand of what answers for a dataset wait for one another (internal).';
+COMMENT ON FUNCTION easeml.lock_serving(name, text) IS 'Makes manual changes of what answers for a dataset wait for one another (internal).';
 
 CREATE FUNCTION easeml.note_takeover(trial_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -57,7 +57,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.note_takeover(bigint) IS 'Writes down that a trial answers from now on, if its newly measured epoch makes it the best (internal).';
+COMMENT ON FUNCTION easeml.note_takeover(bigint) IS 'Records that a trial answers from now on, if its newly measured epoch makes it the best (internal).';
 
 CREATE FUNCTION easeml.rollback(dataset text) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -65,8 +65,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.rollback(text) IS
-$$Lets the trial answer that answered before the present one, and returns its number. It stays deployed, as by easeml.deploy; called again, it goes back one more.
-easeml.serving_history shows what answered when; trials that were dropped are passed over.$$;
+$$Goes back to the trial that answered before the present one, and returns its number. That trial stays deployed, as after easeml.deploy. Each further call goes back one more.
+easeml.serving_history shows what answered when; dropped trials are skipped.$$;
 
 CREATE FUNCTION easeml.perform_rollback(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -102,7 +102,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_serving_metric(text, text) IS
-$$Chooses the metric by which the best trial of a dataset answers, in place of that of its first run. Only trials of runs that rank by it take part.
+$$Chooses the metric that decides which trial of a dataset answers, in place of the metric of its first run. Only trials of runs that rank by it take part.
 Later runs rank by it, too, unless they name another. A deployed trial goes on answering.$$;
 
 CREATE FUNCTION easeml.perform_set_serving_metric(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -49,7 +49,7 @@ BEGIN
     RETURN CASE WHEN workers IS NOT NULL THEN jsonb_build_array(jsonb_build_object('table', easeml.qualified_name(relation), 'workers', workers)) END;
 END
 $$;
-COMMENT ON FUNCTION easeml.cluster_places(regclass) IS 'Returns a table that Citus distributes from this server, as [{"table", "workers"}], to be resolved by one of them; NULL if it does not (internal).';
+COMMENT ON FUNCTION easeml.cluster_places(regclass) IS 'Returns a table that Citus distributes from this server, as [{"table", "workers"}], to be resolved by one of them; NULL if Citus does not distribute it (internal).';
 
 CREATE FUNCTION easeml.listed_places(source text) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -121,7 +121,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
     PERFORM easeml.fail('ML001', 'source: expected schema and name of each table, as SQL writes them', hint => 'For example public.sales.');
 END
 $$;
-COMMENT ON FUNCTION easeml.tables_by_segment(jsonb) IS 'Returns by segment the tables of a source, or refuses what is on no segment (internal).';
+COMMENT ON FUNCTION easeml.tables_by_segment(jsonb) IS 'Returns the tables of a source by segment, or refuses a table that is on no segment (internal).';
 
 CREATE FUNCTION easeml.holders_of(shuffle text, tables jsonb) RETURNS text[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -180,7 +180,7 @@ BEGIN
     RETURN to_jsonb(new_id);
 END
 $$;
-COMMENT ON FUNCTION easeml.begin_packing(name, name, jsonb) IS 'Notes down a dataset of rows on nodes, which the service is to pack; returns the id that it will have (internal).';
+COMMENT ON FUNCTION easeml.begin_packing(name, name, jsonb) IS 'Records a dataset of rows on nodes for the service to pack; returns the id that it will have (internal).';
 
 CREATE FUNCTION easeml.ask_for_packing(arguments jsonb, relation regclass) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -216,7 +216,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.refuse_unpacked_dataset(name, text) IS 'Says of a dataset that is being packed on nodes, or could not be, that it is not there yet (internal).';
+COMMENT ON FUNCTION easeml.refuse_unpacked_dataset(name, text) IS 'Raises the error that a dataset on nodes is still being packed, or could not be packed (internal).';
 
 CREATE FUNCTION easeml.refuse_rows_elsewhere(data easeml.datasets, what text) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -225,7 +225,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.refuse_rows_elsewhere(easeml.datasets, text) IS 'Refuses what only works with packed rows on this server (internal).';
+COMMENT ON FUNCTION easeml.refuse_rows_elsewhere(easeml.datasets, text) IS 'Refuses an operation that needs packed rows on this server (internal).';
 
 CREATE PROCEDURE easeml.wait_dataset(dataset_id bigint, timeout_seconds double precision DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
@@ -269,4 +269,4 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE easeml.wait_dataset(bigint, double precision) IS
-    'Blocks until the service has packed a dataset of rows on nodes; raises what is wrong with them: CALL easeml.wait_dataset(1). timeout_seconds: raise an error after that time.';
+    'Waits until the service has packed a dataset of rows on nodes, and raises an error if it cannot: CALL easeml.wait_dataset(1). timeout_seconds: raise an error after that time.';

@@ -15,7 +15,7 @@ BEGIN
     RETURN jsonb_build_object('number', asked.dataset_id, 'tenant', asked.tenant);
 END
 $$;
-COMMENT ON FUNCTION easeml.next_packing(name[]) IS 'Returns number and tenant of what the service is to pack on nodes next, of tenants that are not busy; NULL if there is nothing (internal).';
+COMMENT ON FUNCTION easeml.next_packing(name[]) IS 'Returns the number and tenant of the next dataset that the service is to pack on nodes, skipping tenants that are busy; NULL if there is none (internal).';
 
 CREATE FUNCTION easeml.wanted_packings() RETURNS bigint[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- One that is recorded is a dataset.
@@ -39,7 +39,7 @@ BEGIN
         'nodes', easeml.nodes_of(ARRAY(SELECT jsonb_object_keys(asked.places)) || holders), 'workers', easeml.nodes_of(easeml.workers_for(asked.places)));
 END
 $$;
-COMMENT ON FUNCTION easeml.open_packing(bigint) IS 'Returns all that it takes to pack a dataset on nodes; NULL if it is not wanted any more (internal).';
+COMMENT ON FUNCTION easeml.open_packing(bigint) IS 'Returns everything needed to pack a dataset on nodes; NULL if it is no longer wanted (internal).';
 
 CREATE FUNCTION easeml.note_packing(dataset_id bigint, problem jsonb, is_failed boolean, lease_number bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -49,14 +49,14 @@ BEGIN
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
 END
 $$;
-COMMENT ON FUNCTION easeml.note_packing(bigint, jsonb, boolean, bigint) IS 'Notes down why a dataset of rows on nodes is not packed yet, or will not be (internal).';
+COMMENT ON FUNCTION easeml.note_packing(bigint, jsonb, boolean, bigint) IS 'Records why a dataset of rows on nodes is not packed yet, or will not be (internal).';
 
 CREATE FUNCTION easeml.settle_packing(step text, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.spread.steps import settle_packing
 return settle_packing(plpy, GD, step, told)
 $$;
 COMMENT ON FUNCTION easeml.settle_packing(text, jsonb) IS
-    'Puts together what all nodes found in a step of packing, and returns what follows. The steps of a dataset are one transaction, which keeps what nodes sent in temporary tables (internal).';
+    'Combines what all nodes found in a step of packing, and returns what follows. The steps of a dataset are one transaction, which keeps what nodes sent in temporary tables (internal).';
 
 CREATE FUNCTION easeml.finish_packing(told jsonb, lease_number bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

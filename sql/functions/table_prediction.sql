@@ -3,7 +3,7 @@
 -- PL/Python reads a number that it returns from a text. Whole columns come back as bytes instead, which only need a look at their length:
 -- what stands before the numbers is the server's own, so that any bytes make a legal array.
 CREATE FUNCTION easeml.bytes_as_numbers(stored bytea) RETURNS double precision[] LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
-COMMENT ON FUNCTION easeml.bytes_as_numbers(bytea) IS 'Returns bytes as the array that they are in the server, unchecked (internal: for easeml.numbers_of alone).';
+COMMENT ON FUNCTION easeml.bytes_as_numbers(bytea) IS 'Reinterprets bytes as the array that the server stores as those bytes, unchecked (internal: for easeml.numbers_of alone).';
 
 CREATE FUNCTION easeml.numbers_of(numbers bytea) RETURNS double precision[]
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -72,7 +72,7 @@ BEGIN
     RETURN pg_catalog.format('%I.%I', pg_catalog.current_schema(), parts[1]);
 END
 $$;
-COMMENT ON FUNCTION easeml.find_output(text, text) IS 'Returns the full name, quoted for SQL, of a table that is to be made or added to, or raises an error (internal).';
+COMMENT ON FUNCTION easeml.find_output(text, text) IS 'Returns the full name, quoted for SQL, of a table to make or add to, or raises an error (internal).';
 
 CREATE FUNCTION easeml.predict_table(dataset text, source text, output text, trial_id bigint DEFAULT NULL, if_exists text DEFAULT 'refuse', key text[] DEFAULT NULL,
     probabilities boolean DEFAULT false)
@@ -90,7 +90,7 @@ $$;
 COMMENT ON FUNCTION easeml.predict_table(text, text, text, bigint, text, text[], boolean) IS
 $$Predicts for every row of a table or view, writes the predictions to a table and returns how many rows it wrote.
 The output has the columns of the key, then predicted_label and probability, or predicted_value. probabilities: whether a further column has the probabilities of all classes,
-as easeml.predict_probabilities returns them. key: columns of the source that tell its rows apart; by default its primary key,
+as easeml.predict_probabilities returns them. key: columns that identify the rows of the source; by default its primary key,
 or without one, in a new table, all columns that are neither inputs nor arrays.
-if_exists: refuse (the output must not be there yet), append (predicts for the rows whose key it does not have) or update (predicts for all rows: new values for keys that it has, new
+if_exists: refuse (the output must not exist), append (predicts only for rows whose key the output lacks) or update (predicts for all rows: new values for existing keys, new
 rows for others). It reads and writes with your rights.$$;

@@ -4,7 +4,7 @@ CREATE FUNCTION easeml.read_examples(specification jsonb, classes text[], exampl
 from easeml_plpy.task_examples import read_examples
 return read_examples(plpy, GD, specification, classes, examples)
 $$;
-COMMENT ON FUNCTION easeml.read_examples(jsonb, text[], text) IS 'Returns examples given as json as the table of a task holds them, each with the problem that it has, or an error (internal).';
+COMMENT ON FUNCTION easeml.read_examples(jsonb, text[], text) IS 'Converts json examples to rows of the table of a task, each with its problem if it has one, or returns an error (internal).';
 
 CREATE FUNCTION easeml.feed(task text, examples jsonb, on_error text DEFAULT 'refuse', OUT n_fed integer, OUT n_skipped integer, OUT problems text[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -35,10 +35,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.feed(text, jsonb, text) IS
-$$Feeds examples to your task: one {"input": ..., "output": ...}, or a list of them. Returns how many were fed and how many skipped, and what was wrong with those.
-input: numbers in nested arrays, or flat; 8-bit values also as hexadecimal text; an object by name where the program has several tensors.
-output: the class, or the tensor of outputs, whose greatest number is the class; a number where one comes out, a tensor like an input where one does; null: labelling functions are asked.
-on_error: refuse (an example that does not fit is named, and nothing is fed) or skip.$$;
+$$Feeds examples to your task: one {"input": ..., "output": ...}, or a list of them. Returns how many were fed and how many skipped, and why.
+input: numbers in nested arrays, or flat; 8-bit values also as hexadecimal text. If the program has several tensors, an object with their names as keys.
+output: a class, or an output tensor whose largest number marks the class. If the program's output is a number or a tensor, that number or tensor. null: labelling functions are asked.
+on_error: refuse (names an example that does not fit, and feeds nothing) or skip.$$;
 
 CREATE FUNCTION easeml.feed(task text, examples text, on_error text DEFAULT 'refuse', OUT n_fed integer, OUT n_skipped integer, OUT problems text[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -59,21 +59,21 @@ BEGIN
     problems := fed.problems;
 END
 $$;
-COMMENT ON FUNCTION easeml.feed(text, text, text) IS 'Feeds examples given as the text of json: a literal such as ''[{"input": [1, 2], "output": "a"}]'' means this one.';
+COMMENT ON FUNCTION easeml.feed(text, text, text) IS 'Feeds examples given as the text of json: a literal such as ''[{"input": [1, 2], "output": "a"}]'' selects this form.';
 
 CREATE FUNCTION easeml.feed(task text, input anyarray, output text DEFAULT NULL) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.feed(task, jsonb_build_object('input', to_jsonb(input), 'output', output));
 END
 $$;
-COMMENT ON FUNCTION easeml.feed(text, anyarray, text) IS 'Feeds one example, whose input is an array of numbers, with its class; without, labelling functions are asked.';
+COMMENT ON FUNCTION easeml.feed(text, anyarray, text) IS 'Feeds one example, whose input is an array of numbers, with its class; without a class, labelling functions are asked.';
 
 CREATE FUNCTION easeml.feed(task text, input anyarray, output double precision) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.feed(task, jsonb_build_object('input', to_jsonb(input), 'output', output));
 END
 $$;
-COMMENT ON FUNCTION easeml.feed(text, anyarray, double precision) IS 'Feeds one example, whose input is an array of numbers, with the number that comes out.';
+COMMENT ON FUNCTION easeml.feed(text, anyarray, double precision) IS 'Feeds one example, whose input is an array of numbers and whose output is a number.';
 
 CREATE FUNCTION easeml.feed(task text, input bytea, output text DEFAULT NULL) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -91,9 +91,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.add_labelling_function(text, text) IS
-$$Gives a task a function that says the output of an input, or NULL where it does not know, and has it label the examples without an output.
+$$Adds a function to a task that returns the output of an input, or NULL if it does not know, and lets it label the examples without an output.
 function: name with schema, such as public.label_by_catalogue. It takes the input columns of the task in their order (bytea or real[]), returns a text (a class) or a number, and is IMMUTABLE or STABLE.
-It runs with the rights of whoever feeds or labels, in a transaction that can only read, and never as the service. Of several functions the oldest that knows an answer counts.$$;
+It runs with the rights of the role that feeds or labels, in a read-only transaction, and never as the service. If several functions know an output, that of the oldest counts.$$;
 
 CREATE FUNCTION easeml.remove_labelling_function(task text, function text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -102,7 +102,7 @@ BEGIN
     PERFORM easeml.request('set_labelling_function', jsonb_build_object('task', task, 'is_added', false, 'function', format('%I.%I', names[1], names[2])));
 END
 $$;
-COMMENT ON FUNCTION easeml.remove_labelling_function(text, text) IS 'Takes a labelling function off a task. What it has labelled stays; easeml.create_task says how to switch examples off.';
+COMMENT ON FUNCTION easeml.remove_labelling_function(text, text) IS 'Removes a labelling function from a task. Its labels stay; easeml.create_task says how to switch examples off.';
 
 CREATE FUNCTION easeml.labelling_function(task easeml.tasks, function text) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -163,4 +163,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.label_examples(text, integer) IS
-    'Has the labelling functions of your task look at its examples without an output, the oldest max_examples of them, with your rights; returns how many they labelled. Nothing is labelled if one raises an error, writes, or gives another output.';
+    'Runs the labelling functions of your task, with your rights, on its oldest max_examples examples without an output; returns how many they labelled. Labels nothing if a function raises an error, writes, or returns an output that does not fit.';

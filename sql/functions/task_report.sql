@@ -50,5 +50,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.task_report(text) IS
-$$Tells the story of your task by date: when it was made, each version with what was packed anew and what was kept, what each run came to, or has come to so far,
-such as "new architecture resnet18: 0.75 -> 0.77", and by run the best value of each architecture (event arm). Values are of validation rows of the run's version, of the metric that ranks the run.$$;
+$$Lists the history of your task by date: its creation, each version with what was packed anew and what was kept, and the result of each run, or its result so far,
+such as "new architecture resnet18: 0.75 -> 0.77", and for each run the best value of each architecture (event arm). Values are those of the metric that ranks the run, on the validation rows of its version.$$;

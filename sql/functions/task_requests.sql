@@ -40,7 +40,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.check_task_rules(integer, double precision, jsonb) IS 'Refuses rules by which no run can begin (internal).';
+COMMENT ON FUNCTION easeml.check_task_rules(integer, double precision, jsonb) IS 'Refuses rules under which no run can begin (internal).';
 
 CREATE FUNCTION easeml.check_classes(classes text[], description jsonb) RETURNS text[] LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -137,7 +137,7 @@ CREATE FUNCTION easeml.tensor_column(entry jsonb, is_required boolean) RETURNS t
             ELSE format('cardinality(%I) = %s AND array_dims(%1$I) = %3$L AND num_nulls(VARIADIC %1$I) = 0 AND NOT %1$I && ''{NaN,Infinity,-Infinity}''', i.column, i.n_values, (SELECT string_agg(format('[1:%s]', s), '') FROM unnest(i.shape) s)) END)
     FROM jsonb_to_record(entry) i("column" text, type text, text text, n_values bigint, shape integer[], role text, most_objects bigint)
 $$;
-COMMENT ON FUNCTION easeml.tensor_column(jsonb, boolean) IS 'Returns the column of a tensor as SQL writes it, with a constraint that holds its shape (internal).';
+COMMENT ON FUNCTION easeml.tensor_column(jsonb, boolean) IS 'Returns the column of a tensor as SQL writes it, with a constraint on its shape (internal).';
 
 CREATE FUNCTION easeml.objects_constraint(specification jsonb) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce((SELECT format(', CONSTRAINT "every tensor is of as many objects" CHECK (%s)', string_agg(format('cardinality(%I) / %s = %s', i ->> 'column', i ->> 'n_values', n.objects), ' AND '))
@@ -176,7 +176,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.is_tree(integer, integer[], integer) IS
-    'Says whether links make one tree of objects: those of the first field of all objects, then those of the next; each object but the first is led to once, by an earlier one, and there are at most 256 levels (internal).';
+    'Says whether links form one tree of objects. They are given for the first field of all objects, then for the next field. An earlier object must link to each object except the first, exactly once, and there are at most 256 levels (internal).';
 
 CREATE FUNCTION easeml.output_type(task easeml.tasks) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN task.classes IS NOT NULL THEN 'text' ELSE coalesce(task.specification #>> '{output,type}', 'double precision') END
@@ -204,7 +204,7 @@ BEGIN
     EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO easeml_admin', relation);
 END
 $$;
-COMMENT ON FUNCTION easeml.make_examples(name, easeml.tasks) IS 'Makes the table of the examples of a task, whose constraints hold their shape (internal).';
+COMMENT ON FUNCTION easeml.make_examples(name, easeml.tasks) IS 'Makes the table of the examples of a task, with constraints on their shape (internal).';
 
 CREATE FUNCTION easeml.perform_alter_task(caller name, asker name, arguments jsonb) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -5,7 +5,7 @@ CREATE FUNCTION easeml.pack_task(task_id bigint, OUT dataset_id bigint, OUT fail
 from easeml_plpy.task_packing import pack_task
 return pack_task(plpy, GD, task_id)
 $$;
-COMMENT ON FUNCTION easeml.pack_task(bigint) IS 'Packs the examples of a task that are on as a further version, as far as they changed; returns its dataset id or an error (internal).';
+COMMENT ON FUNCTION easeml.pack_task(bigint) IS 'Packs the examples of a task that are switched on as a new version, as far as they changed; returns its dataset id or an error (internal).';
 
 CREATE FUNCTION easeml.begin_task_version(task_id bigint, n_partitions integer, block_rows integer, settings jsonb) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO easeml.datasets (tenant, dataset_name, version, source, input_columns, target_column, task, input_shape, n_outputs, n_partitions, placement,
@@ -40,7 +40,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM easeml.runs r WHERE r.dataset_id = d.dataset_id) AND NOT EXISTS (SELECT FROM easeml.kept_blocks k WHERE k.holder_id = d.dataset_id AND k.dataset_id <> d.dataset_id);
 END
 $$;
-COMMENT ON FUNCTION easeml.finish_task_version(bigint, bigint, jsonb) IS 'Records what packing a version of a task found out, and removes versions that are of no use any more (internal).';
+COMMENT ON FUNCTION easeml.finish_task_version(bigint, bigint, jsonb) IS 'Records the results of packing a version of a task, and removes versions that are no longer needed (internal).';
 
 CREATE FUNCTION easeml.run_reason(n_pending integer, pending_minutes double precision, has_run boolean, is_wanted boolean, n_new_architectures integer, after_examples integer, after_minutes double precision)
 RETURNS text LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -83,7 +83,7 @@ CREATE FUNCTION easeml.due_tasks(is_first boolean) RETURNS SETOF bigint LANGUAGE
     -- Tenants take turns: nobody's first task waits for all tasks of another.
     ORDER BY row_number() OVER (PARTITION BY t.tenant ORDER BY t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id), t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id
 $$;
-COMMENT ON FUNCTION easeml.due_tasks(boolean) IS 'Returns the tasks that the service should look at: what was fed, switched or asked for since it last did; is_first: all (internal).';
+COMMENT ON FUNCTION easeml.due_tasks(boolean) IS 'Returns the tasks that the service should check: those that were fed, switched or asked to run since its last check; is_first: all (internal).';
 
 CREATE FUNCTION easeml.advance_task(task_id bigint, lease_number bigint) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -152,7 +152,7 @@ BEGIN
     RETURN new_run_id;
 END
 $$;
-COMMENT ON FUNCTION easeml.advance_task(bigint, bigint) IS 'Looks at a task: packs what changed and begins a run if its rule says so; returns the run, NULL, or 0 where somebody holds the task or begins a run, or it has an open run (internal).';
+COMMENT ON FUNCTION easeml.advance_task(bigint, bigint) IS 'Takes the next step of a task: packs what changed and begins a run if its rule says so. Returns the run, NULL if none is due, or 0 if the task is locked, or a run of it is open or about to begin (internal).';
 
 CREATE FUNCTION easeml.start_task_run(task easeml.tasks, arms text[], reason text) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -38,14 +38,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.create_task(text, text, text, text[], text, integer, double precision, jsonb, double precision, double precision, bigint, integer) IS
-$$Makes a task of what goes in and what comes out, and returns its id. Feed examples, and the service packs them, trains and keeps the best model, which easeml.infer asks.
-name: yours alone, at most 50 bytes; also that of the view of its examples in your schema, where name_refine shows every example that was ever fed.
-program: {input: {[Tensor[64,64,3]],[]}, output: {[Tensor[3]],[]}}, or for short Input = [64,64,3] Output = [3]. An output Tensor[1] is a number, one of several numbers are classes.
-schema: where you may create tables. classes: names of the classes in the order of the output tensor; by default 0, 1, 2 and so on.
+$$Creates a task from the shapes of its inputs and outputs, and returns its id. Feed it examples: the service packs them, trains, and keeps the best model, which easeml.infer asks.
+name: unique among your tasks, at most 50 bytes. The view of its examples in your schema has the same name; a second view, name_refine, shows every example that was ever fed.
+program: {input: {[Tensor[64,64,3]],[]}, output: {[Tensor[3]],[]}}, or for short Input = [64,64,3] Output = [3]. An output Tensor[1] is a number; an output of several numbers means classes.
+schema: one in which you may create tables. classes: names of the classes in the order of the output tensor; by default 0, 1, 2 and so on.
 storage: bytes (tensors of 8-bit values, kept as bytea) or numbers (arrays of real); by default bytes for pictures: three sizes of which the last is 1, 3 or 4.
-run_after_examples: a run starts by itself once so many examples were fed or switched. run_after_minutes: or so many minutes after the first of them. NULL: never; both NULL: by hand, easeml.run_task.
+run_after_examples: a run starts automatically once this many examples were fed or switched. run_after_minutes: or this many minutes after the first of them. NULL: never; both NULL: only by easeml.run_task.
 run_options: arguments of easeml.select_models for its runs, for example {"max_seconds": 600}. validation_fraction, test_fraction, seed: as in easeml.create_dataset.
-n_partitions: parts that train side by side; by default 1, and 4 from 2,000 examples on.$$;
+n_partitions: number of parts that train in parallel; by default 1, and 4 from 2,000 examples on.$$;
 
 CREATE FUNCTION easeml.check_place(schema text, name text) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -126,14 +126,14 @@ BEGIN
     PERFORM easeml.request('alter_task', jsonb_build_object('task', task, 'run_after_examples', run_after_examples, 'run_after_minutes', run_after_minutes, 'run_options', run_options));
 END
 $$;
-COMMENT ON FUNCTION easeml.alter_task(text, integer, double precision, jsonb) IS 'Changes when runs of a task begin by themselves, and with which arguments; see easeml.create_task. NULL for both: only by hand. Without run_options those of before stay.';
+COMMENT ON FUNCTION easeml.alter_task(text, integer, double precision, jsonb) IS 'Changes when runs of a task start automatically, and with which arguments; see easeml.create_task. NULL for both: only by hand. Without run_options, the former ones stay.';
 
 CREATE FUNCTION easeml.run_task(task text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('run_task', jsonb_build_object('task', task));
 END
 $$;
-COMMENT ON FUNCTION easeml.run_task(text) IS 'Has a run of a task begin, in the background: the service packs what changed, and trains. If a run of it is open, the next begins after it.';
+COMMENT ON FUNCTION easeml.run_task(text) IS 'Starts a run of a task in the background: the service packs what changed, and trains. If a run of the task is open, the next one begins after it.';
 
 CREATE FUNCTION easeml.drop_task(task text, cascade boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -157,7 +157,7 @@ CREATE FUNCTION easeml.infer_output(dataset text, given text, inputs bytea, tria
 from easeml_plpy.task_answers import infer_output
 return infer_output(plpy, GD, dataset, given, inputs, trial_id)
 $$;
-COMMENT ON FUNCTION easeml.infer_output(text, text, bytea, bigint) IS 'Answers for one input of a task, or an error (internal).';
+COMMENT ON FUNCTION easeml.infer_output(text, text, bytea, bigint) IS 'Predicts the output for one input of a task, or returns an error (internal).';
 
 CREATE FUNCTION easeml.infer(task text, input anyarray, trial_id bigint DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -170,7 +170,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.infer(text, anyarray, bigint) IS
-$$Answers for an input given as an array of numbers, with the best model so far: {"output": [...], "trial_id": ...}, where classes come out also their best as label, with its probability.
+$$Predicts the output for an input given as an array of numbers, with the best model so far: {"output": [...], "trial_id": ...}. If the outputs are classes, label and probability name the most probable one.
 task: your own, or 'tenant.task' of a tenant who lets you use it (easeml.grant_use). trial_id: the trial to ask; by default the one that easeml.serving shows.$$;
 
 CREATE FUNCTION easeml.infer(task text, input bytea, trial_id bigint DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -183,7 +183,7 @@ BEGIN
     RETURN found.answer;
 END
 $$;
-COMMENT ON FUNCTION easeml.infer(text, bytea, bigint) IS 'Answers for an input given as bytea of 8-bit values, such as a picture; see the form for arrays.';
+COMMENT ON FUNCTION easeml.infer(text, bytea, bigint) IS 'Predicts the output for an input given as bytea of 8-bit values, such as a picture; see the form for arrays.';
 
 CREATE FUNCTION easeml.infer(task text, input jsonb, trial_id bigint DEFAULT NULL) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -196,4 +196,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.infer(text, jsonb, bigint) IS
-    'Answers for an input given as json: nested arrays of numbers, an object of them by the names of the tensors, a series as a list of its objects, a tree as objects within objects; see the form for arrays.';
+    'Predicts the output for an input given as json: nested arrays of numbers, an object of them by the names of the tensors, a series as a list of its objects, a tree as objects within objects; see the form for arrays.';

@@ -123,4 +123,4 @@ BEGIN
         expected_seconds = excluded.expected_seconds, updated_at = clock_timestamp();
 END
 $$;
-COMMENT ON FUNCTION easeml.keep_beliefs(bigint, jsonb, bigint) IS 'Updates what is believed of a run''s arms (internal).';
+COMMENT ON FUNCTION easeml.keep_beliefs(bigint, jsonb, bigint) IS 'Updates the beliefs about a run''s arms (internal).';

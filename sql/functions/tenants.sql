@@ -184,4 +184,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.adopt_tenant(text, text) IS
-    'Hands the datasets, runs and settings of a tenant whose role was dropped to another role, for example to one that was made again under the same name. Administrators only.';
+    'Hands the datasets, runs and settings of a tenant whose role was dropped to another role, for example to a new role of the same name. Administrators only.';

@@ -26,7 +26,7 @@ BEGIN
     PERFORM FROM easeml.segments g WHERE g.segment_id = 1 FOR NO KEY UPDATE;
 END
 $$;
-COMMENT ON FUNCTION easeml.lock_topology() IS 'Lets one transaction at a time decide about slots and segments (internal).';
+COMMENT ON FUNCTION easeml.lock_topology() IS 'Makes transactions that decide about slots and segments wait for one another (internal).';
 
 CREATE FUNCTION easeml.find_segment(segment text) RETURNS integer LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -102,7 +102,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_slots(integer, integer, text, bigint) IS
-    'Sets the number of slots of segment local, and of each the CPU threads, the device and the memory limit. device: cpu, cuda:N, or cpu:N (the N-th n_threads cores; several slots may share them). memory_limit_bytes: by default each slot on the CPU has its share of three quarters of the machine''s memory. A running coordinator adapts at once; units of removed slots run again elsewhere.';
+    'Sets the number of slots of segment local, and the CPU threads, device and memory limit of each. device: cpu, cuda:N, or cpu:N (the N-th n_threads cores; several slots may share them). memory_limit_bytes: by default each slot on the CPU has its share of three quarters of the machine''s memory. A running coordinator adapts at once; units of removed slots run again elsewhere.';
 
 CREATE FUNCTION easeml.add_slots(n integer, segment text DEFAULT 'local', n_threads integer DEFAULT 1, device text DEFAULT 'cpu', memory_limit_bytes bigint DEFAULT NULL)
 RETURNS integer[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

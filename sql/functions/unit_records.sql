@@ -28,7 +28,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.share_of_time(jsonb, integer, timestamptz, timestamptz) IS
-    'Returns the times of a unit: of a whole round, or a batch, on one slot each unit has an equal share, one after the other, so that the time of a slot is counted once (internal).';
+    'Returns the times of a unit. Units of a whole round or a batch on one slot get equal shares of its time, one after the other, so that slot time is counted once (internal).';
 
 -- In PL/pgSQL, which keeps its plans: every unit asks, and a function in SQL would be parsed and planned each time.
 CREATE FUNCTION easeml.slot_seconds(unit jsonb, taken interval) RETURNS double precision LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -38,7 +38,7 @@ BEGIN
         / coalesce((unit #>> '{batch,n_members}')::double precision, 1);
 END
 $$;
-COMMENT ON FUNCTION easeml.slot_seconds(jsonb, interval) IS 'Returns the slot time of a unit, or of all units of its gang, that took so long (internal).';
+COMMENT ON FUNCTION easeml.slot_seconds(jsonb, interval) IS 'Returns the slot time of a unit of that duration, or of all units of its gang (internal).';
 
 CREATE FUNCTION easeml.record_training(
     unit jsonb, started_at timestamptz, training_seconds double precision, n_rows bigint, loss double precision, read_bytes bigint,

@@ -33,7 +33,7 @@ from easeml_plpy.rounds import train_round
 return train_round(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.train_round(jsonb, jsonb) IS
-    'Trains a trial over all partitions at once, as architectures do that want all rows, then records the new state and all units of the round in one short transaction.';
+    'Trains a trial over all partitions at once, for architectures that need all rows, then records the new state and all units of the round in one short transaction.';
 
 CREATE PROCEDURE easeml.evaluate_round(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -49,7 +49,7 @@ from easeml_plpy.batch import train_batch
 return train_batch(plpy, GD, batch, result)
 $$;
 COMMENT ON PROCEDURE easeml.train_batch(jsonb, jsonb) IS
-    'Trains several trials, each over one partition once, those of one shape as one computation where that is faster, and records all in one short transaction. Returns the errors of those that came to nothing.';
+    'Trains several trials, each over one partition once; trials of one shape train as one computation where that is faster. Records all in one short transaction. Returns the errors of those that failed.';
 
 CREATE PROCEDURE easeml.evaluate_batch(batch jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
@@ -57,7 +57,7 @@ from easeml_plpy.batch import evaluate_batch
 return evaluate_batch(plpy, GD, batch, result)
 $$;
 COMMENT ON PROCEDURE easeml.evaluate_batch(jsonb, jsonb) IS
-    'Measures several trials, each on the validation or test rows of one partition, and records all in one short transaction. Returns the errors of those that came to nothing.';
+    'Measures several trials, each on the validation or test rows of one partition, and records all in one short transaction. Returns the errors of those that failed.';
 
 CREATE PROCEDURE easeml.train_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$

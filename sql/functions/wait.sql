@@ -12,7 +12,7 @@ from easeml_plpy.transactions import rest
 return rest(plpy, GD, seconds)
 $$;
 COMMENT ON PROCEDURE easeml.rest(double precision) IS
-    'Commits, and sleeps for half a second at most without a snapshot: PL/pgSQL takes one to sleep, and as long as one is held, no version of any row that is newer can be removed (internal).';
+    'Commits, then sleeps for half a second at most, without a snapshot: PL/pgSQL would hold one while it sleeps, and while a snapshot is held, vacuum cannot remove row versions that are newer (internal).';
 
 CREATE PROCEDURE easeml.wait(run_id bigint, timeout_seconds double precision DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
@@ -65,4 +65,4 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE easeml.wait(bigint, double precision) IS
-    'Blocks until a run has ended and shows its progress, and at the end its summary, as notices: CALL easeml.wait(1). It is a procedure, because a function would never see what others commit meanwhile. timeout_seconds: raise an error after that time.';
+    'Waits until a run has ended. It shows progress, and at the end a summary, as notices: CALL easeml.wait(1). It is a procedure because a function would never see what others commit meanwhile. timeout_seconds: raise an error after that time.';

@@ -27,7 +27,7 @@ CREATE FUNCTION easeml_segment.release() RETURNS void LANGUAGE sql SET search_pa
     DELETE FROM easeml_segment.checkpoints;
     DELETE FROM easeml_segment.datasets;
 $$;
-COMMENT ON FUNCTION easeml_segment.release() IS 'Lets the node serve no segment any more, and removes what it holds.';
+COMMENT ON FUNCTION easeml_segment.release() IS 'Frees the node from its segment, and removes what it holds.';
 
 -- As in easeml: it returns the array's memory as it is.
 CREATE FUNCTION easeml_segment.array_bytes(elements anyarray) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
@@ -38,11 +38,11 @@ from easeml_plpy.spread.steps import pack_on_node
 return pack_on_node(plpy, GD, step, told)
 $$;
 COMMENT ON FUNCTION easeml_segment.pack_on_node(text, jsonb) IS
-    'Does a step of packing rows that lie here, and returns what it found. The steps of a dataset are one transaction, which keeps its rows in temporary tables.';
+    'Performs a step of packing the rows that lie here, and returns what it found. The steps of a dataset are one transaction, which keeps its rows in temporary tables.';
 
 -- As in easeml: whole columns of numbers come back from Python as bytes.
 CREATE FUNCTION easeml_segment.bytes_as_numbers(stored bytea) RETURNS double precision[] LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
-COMMENT ON FUNCTION easeml_segment.bytes_as_numbers(bytea) IS 'Returns bytes as the array that they are in the server, unchecked (for easeml_segment.numbers_of alone).';
+COMMENT ON FUNCTION easeml_segment.bytes_as_numbers(bytea) IS 'Reinterprets bytes as the array that the server stores as those bytes, unchecked (for easeml_segment.numbers_of alone).';
 
 CREATE FUNCTION easeml_segment.numbers_of(numbers bytea) RETURNS double precision[] LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN octet_length(numbers) < 8 THEN '{}' ELSE easeml_segment.bytes_as_numbers(
@@ -73,13 +73,13 @@ CREATE FUNCTION easeml_segment.explain_on_node(told jsonb) RETURNS jsonb LANGUAG
 from easeml_plpy.held_out.on_node import explain_on_node
 return explain_on_node(plpy, GD, told)
 $$;
-COMMENT ON FUNCTION easeml_segment.explain_on_node(jsonb) IS 'Says what the inputs of a trial are worth on the held-out rows that lie here, or add to the answer for a row.';
+COMMENT ON FUNCTION easeml_segment.explain_on_node(jsonb) IS 'Returns the importance of a trial''s inputs on the held-out rows that lie here, or their contributions to the answer for one row.';
 
 CREATE FUNCTION easeml_segment.drift_on_node(step text, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp SET enable_hashagg = off SET jit = off AS $$
 from easeml_plpy.drift.on_node import drift_on_node
 return drift_on_node(plpy, GD, step, told)
 $$;
-COMMENT ON FUNCTION easeml_segment.drift_on_node(text, jsonb) IS 'Does a step of comparing rows of this server with training rows that lie on several, and returns counts. The steps are calls of one session.';
+COMMENT ON FUNCTION easeml_segment.drift_on_node(text, jsonb) IS 'Performs a step of comparing rows of this server with training rows that lie on several, and returns counts. The steps are calls of one session.';
 
 CREATE FUNCTION easeml_segment.check_part(dataset_id bigint, partition_number integer, checksum bigint) RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.replay import check_part

@@ -22,8 +22,8 @@ CREATE TABLE easeml.device_profiles (
 );
 CREATE INDEX device_profiles_run ON easeml.device_profiles (run_id);
 COMMENT ON TABLE easeml.device_profiles IS 'What the trials of an architecture lose when they share a device or spread over several. The coordinator measures it when a run with water-filling first needs it.';
-COMMENT ON COLUMN easeml.device_profiles.alpha IS 'Each further trial on a device slows the others by this factor.';
-COMMENT ON COLUMN easeml.device_profiles.beta IS 'Each further device of a trial costs this factor of the ideal speed.';
+COMMENT ON COLUMN easeml.device_profiles.alpha IS 'Factor by which each further trial on a device slows the others.';
+COMMENT ON COLUMN easeml.device_profiles.beta IS 'Factor of the ideal speed that each further device of a trial costs.';
 COMMENT ON COLUMN easeml.device_profiles.c IS 'Largest number of trials that fit on a device and are worthwhile.';
 COMMENT ON COLUMN easeml.device_profiles.d IS 'Largest number of devices that is worthwhile for a trial.';
 COMMENT ON COLUMN easeml.device_profiles.eps_seconds IS 'Seconds to bring a trial onto another slot.';

@@ -34,9 +34,9 @@ COMMENT ON TABLE easeml.datasets IS 'Registered datasets, one row for each versi
 COMMENT ON COLUMN easeml.datasets.encoder IS 'How columns become numbers, with statistics of the training rows; prediction applies the same encoding.';
 COMMENT ON COLUMN easeml.datasets.explanations IS 'By input column, what it became and why.';
 COMMENT ON COLUMN easeml.datasets.packing_xid IS 'The transaction that is packing it: its tenant may add blocks in that transaction only. Null once it is packed.';
-COMMENT ON COLUMN easeml.datasets.shuffle IS 'Of rows that lie on nodes: dealt across all of them, or within each. Null: they are here.';
-COMMENT ON COLUMN easeml.datasets.n_moved_bytes IS 'What went from node to node when it was packed.';
-COMMENT ON COLUMN easeml.datasets.row_key IS 'SQL of what names a row of the source in easeml.dataset_rows.';
+COMMENT ON COLUMN easeml.datasets.shuffle IS 'For rows on nodes: dealt across all of them, or within each. Null: the rows are here.';
+COMMENT ON COLUMN easeml.datasets.n_moved_bytes IS 'Bytes that went from node to node when it was packed.';
+COMMENT ON COLUMN easeml.datasets.row_key IS 'SQL expression that identifies a row of the source in easeml.dataset_rows.';
 COMMENT ON COLUMN easeml.datasets.options IS 'Further arguments of create_dataset, kept so that refresh_dataset can repeat them.';
 
 CREATE TABLE easeml.partitions (
@@ -54,9 +54,9 @@ CREATE TABLE easeml.partitions (
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.partitions IS 'The partitions of each dataset; a training unit reads one of them.';
-COMMENT ON COLUMN easeml.partitions.n_kept_bytes IS 'Of n_bytes, those in blocks that an earlier version holds.';
+COMMENT ON COLUMN easeml.partitions.n_kept_bytes IS 'The part of n_bytes that is in blocks of an earlier version.';
 CREATE INDEX partitions_home_segment ON easeml.partitions (home_segment_id);
-COMMENT ON COLUMN easeml.partitions.home_segment_id IS 'The segment whose server was given its blocks when it was packed; null: they are in easeml.blocks.';
+COMMENT ON COLUMN easeml.partitions.home_segment_id IS 'The segment whose server got its blocks when it was packed; null: they are in easeml.blocks.';
 COMMENT ON COLUMN easeml.partitions.checksum IS 'CRC-32 over inputs and targets of its training blocks, block after block; easeml.replay refuses other rows.';
 
 CREATE TABLE easeml.replicas (
@@ -87,7 +87,7 @@ CREATE TABLE easeml.row_copies (
 );
 CREATE INDEX row_copies_dataset ON easeml.row_copies (dataset_id, tenant);
 CREATE INDEX row_copies_run ON easeml.row_copies (run_id);
-COMMENT ON TABLE easeml.row_copies IS 'Packed rows that went to a node when its first unit needed them; they are there as long as the dataset is.';
+COMMENT ON TABLE easeml.row_copies IS 'Packed rows that were copied to a node when its first unit needed them; they stay as long as the dataset.';
 COMMENT ON COLUMN easeml.row_copies.run_id IS 'The run whose unit needed them.';
 COMMENT ON COLUMN easeml.row_copies.n_bytes IS 'Bytes on the wire.';
 
@@ -107,12 +107,12 @@ CREATE TABLE easeml.packings (
     problem jsonb,
     UNIQUE (tenant, dataset_name)
 );
-COMMENT ON TABLE easeml.packings IS 'Datasets of rows on nodes that the service is to pack: until then they are no datasets.';
+COMMENT ON TABLE easeml.packings IS 'Datasets of rows on nodes that the service is still to pack, or could not pack.';
 COMMENT ON COLUMN easeml.packings.dataset_id IS 'The number that the dataset will have.';
 COMMENT ON COLUMN easeml.packings.caller IS 'The role that asked: a role of that name reads the tables on the nodes.';
 COMMENT ON COLUMN easeml.packings.places IS 'The tables, by segment.';
-COMMENT ON COLUMN easeml.packings.not_before IS 'When it is tried again: a node did not answer.';
-COMMENT ON COLUMN easeml.packings.problem IS 'What is in the way, or why it came to nothing if it has failed: the parts of an error.';
+COMMENT ON COLUMN easeml.packings.not_before IS 'When the service tries again, after a node did not answer.';
+COMMENT ON COLUMN easeml.packings.problem IS 'What it waits for, or why it failed: the parts of an error.';
 
 CREATE TABLE easeml.blocks (
     dataset_id bigint NOT NULL,
@@ -163,8 +163,8 @@ CREATE TABLE easeml.dataset_grants (
 CREATE INDEX dataset_grants_grantee ON easeml.dataset_grants (grantee, dataset_name);
 COMMENT ON TABLE easeml.dataset_grants IS 'Roles that may predict with the trials of a dataset (easeml.grant_use).';
 COMMENT ON COLUMN easeml.dataset_grants.granted_at IS 'Of several grants of one name the oldest answers. Null: an open transaction granted that name to the role, too, so this one answers as tenant.dataset only.';
-COMMENT ON COLUMN easeml.dataset_grants.grantee_name IS 'In a dump the name of the role; null in the table.';
-COMMENT ON COLUMN easeml.dataset_grants.serving_only IS 'Whether the role may ask only the trial that answers unless another is named.';
+COMMENT ON COLUMN easeml.dataset_grants.grantee_name IS 'Name of the role in a dump; null in the table.';
+COMMENT ON COLUMN easeml.dataset_grants.serving_only IS 'Whether the role may ask only the trial that answers by default.';
 
 CREATE TABLE easeml.prediction_audits (
     tenant name NOT NULL,

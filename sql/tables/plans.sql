@@ -16,9 +16,9 @@ CREATE TABLE easeml.plans (
     PRIMARY KEY (run_id, revision),
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
-COMMENT ON TABLE easeml.plans IS 'A row for each time that a run was planned: the first when it was asked for, the others on the way, of what was left then.';
+COMMENT ON TABLE easeml.plans IS 'One row for each plan of a run: the first plan when it was requested, later ones of what was left then.';
 COMMENT ON COLUMN easeml.plans.reason IS 'Why it was planned: start, or what had changed.';
-COMMENT ON COLUMN easeml.plans.is_within_limits IS 'Whether deadline and max_cost are kept in 95 of 100 cases, as far as is predicted.';
+COMMENT ON COLUMN easeml.plans.is_within_limits IS 'Whether the plan is predicted to keep deadline and max_cost in 95 of 100 cases.';
 COMMENT ON COLUMN easeml.plans.cost_before IS 'What the run had cost by then.';
 COMMENT ON COLUMN easeml.plans.seconds_mean IS 'Seconds from then to the end.';
 COMMENT ON COLUMN easeml.plans.cost_mean IS 'What the rest costs, without cost_before.';
@@ -48,9 +48,9 @@ CREATE TABLE easeml.planned_stages (
     PRIMARY KEY (run_id, revision, stage),
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
-COMMENT ON TABLE easeml.planned_stages IS 'The stages of each plan of a run: so many trials train so many epochs on so many slots.';
+COMMENT ON TABLE easeml.planned_stages IS 'The stages of each plan of a run: how many trials train how many epochs on how many slots.';
 COMMENT ON COLUMN easeml.planned_stages.arm IS 'The arm whose trials train; empty: those of all arms.';
-COMMENT ON COLUMN easeml.planned_stages.target_epochs IS 'The epoch up to which they train; 0: to the end, or as the procedure says on the way.';
+COMMENT ON COLUMN easeml.planned_stages.target_epochs IS 'The epoch up to which they train; 0: to the end, or as the procedure decides.';
 COMMENT ON COLUMN easeml.planned_stages.width IS 'Slots that a trial trains on at once.';
 COMMENT ON COLUMN easeml.planned_stages.start_seconds IS 'Expected seconds from the plan to the beginning of the stage.';
 
@@ -75,12 +75,12 @@ CREATE TABLE easeml.executed_stages (
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.executed_stages IS 'The stages that planned runs have been through, in their order.';
-COMMENT ON COLUMN easeml.executed_stages.revision IS 'The plan that held when it began.';
+COMMENT ON COLUMN easeml.executed_stages.revision IS 'The plan in force when it began.';
 COMMENT ON COLUMN easeml.executed_stages.n_slots IS 'Most slots that it had at once.';
 COMMENT ON COLUMN easeml.executed_stages.cost_before IS 'What the run had cost when it began.';
 COMMENT ON COLUMN easeml.executed_stages.cost IS 'What the run cost while it lasted.';
 COMMENT ON COLUMN easeml.executed_stages.n_failures IS 'Instances that did not come up, or died, while it lasted.';
-COMMENT ON COLUMN easeml.executed_stages.n_beside IS 'Most trials of other arms that trained at once while it lasted: an idle slot takes them.';
+COMMENT ON COLUMN easeml.executed_stages.n_beside IS 'Largest number of trials of other arms that trained at once while it lasted, on slots that were idle.';
 
 CREATE TABLE easeml.provisioners (
     provisioner text PRIMARY KEY CHECK (length(provisioner) BETWEEN 1 AND 200),
@@ -97,7 +97,7 @@ COMMENT ON COLUMN easeml.provisioners.price_list IS 'The price list whose instan
 COMMENT ON COLUMN easeml.provisioners.start_program IS 'Program and arguments; called without a shell.';
 COMMENT ON COLUMN easeml.provisioners.timeout_seconds IS 'How long a call may take.';
 COMMENT ON COLUMN easeml.provisioners.ready_seconds IS 'How long an instance may take until it is ready.';
-COMMENT ON COLUMN easeml.provisioners.max_slots IS 'Slots of all its instances at most; of local: of all slots of this server. Null: of local as many as there are without any instance, else any number.';
+COMMENT ON COLUMN easeml.provisioners.max_slots IS 'Limit on the slots of all its instances; of local: on all slots of this server. Null: of local the slots that there are without any instance, else no limit.';
 
 CREATE TABLE easeml.instances (
     instance_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -125,7 +125,7 @@ CREATE TABLE easeml.instances (
 CREATE INDEX instances_run ON easeml.instances (run_id);
 CREATE INDEX instances_alive ON easeml.instances (instance_id) WHERE status IN ('requested', 'ready', 'releasing');
 COMMENT ON TABLE easeml.instances IS 'Instances of planned runs. A row is written before its program is called, so that none is started twice, and none forgotten.';
-COMMENT ON COLUMN easeml.instances.request_id IS 'What programs are given: the same for all calls about an instance, and no other has it.';
+COMMENT ON COLUMN easeml.instances.request_id IS 'Identifier that programs get: the same for all calls about an instance, and different for each instance.';
 COMMENT ON COLUMN easeml.instances.billed_from IS 'When the wait in the provider''s queue was over.';
 COMMENT ON COLUMN easeml.instances.price_per_hour IS 'Price when it was requested, with how it is billed.';
 COMMENT ON COLUMN easeml.instances.data_price IS 'Price of the data that it brings in.';
@@ -140,4 +140,4 @@ CREATE TABLE easeml.provisioner_calls (
     output text NOT NULL CHECK (length(output) <= 4000)
 );
 CREATE INDEX provisioner_calls_instance ON easeml.provisioner_calls (instance_id);
-COMMENT ON TABLE easeml.provisioner_calls IS 'What programs of provisioners said, the last thousand calls. Only administrators read it: it may hold secrets.';
+COMMENT ON TABLE easeml.provisioner_calls IS 'Output of provisioners'' programs, from the last thousand calls. Only administrators may read it, because it may hold secrets.';

@@ -7,8 +7,8 @@ CREATE TABLE easeml.price_lists (
     is_shipped boolean NOT NULL DEFAULT false
 );
 COMMENT ON TABLE easeml.price_lists IS 'Price lists by name; easeml.create_price_list writes them.';
-COMMENT ON COLUMN easeml.price_lists.caveat IS 'What to know before one trusts the figures.';
-COMMENT ON COLUMN easeml.price_lists.is_local IS 'Whether its slots are those of this server: no more than there are, ready at once.';
+COMMENT ON COLUMN easeml.price_lists.caveat IS 'What to know before trusting the figures.';
+COMMENT ON COLUMN easeml.price_lists.is_local IS 'Whether its slots are those of this server: no more than it has, ready at once.';
 COMMENT ON COLUMN easeml.price_lists.is_shipped IS 'Whether it came with easeml.';
 
 CREATE TABLE easeml.instance_types (
@@ -30,15 +30,15 @@ CREATE TABLE easeml.instance_types (
     PRIMARY KEY (price_list, instance_type)
 );
 COMMENT ON TABLE easeml.instance_types IS 'What a price list offers: instances with slots of one kind of device.';
-COMMENT ON COLUMN easeml.instance_types.price_per_hour IS 'Of an instance with all its slots.';
+COMMENT ON COLUMN easeml.instance_types.price_per_hour IS 'Price of an instance with all its slots.';
 COMMENT ON COLUMN easeml.instance_types.billed_by IS 'second, or minute: each started minute is billed.';
-COMMENT ON COLUMN easeml.instance_types.billed_per IS 'instance: from when the provider has it ready, its start included and the queue not, until its release; function: only slots on which something trains.';
-COMMENT ON COLUMN easeml.instance_types.minimum_seconds IS 'Billed at least, for each instance.';
-COMMENT ON COLUMN easeml.instance_types.price_per_gb IS 'Of the data that an instance brings in once, when it starts.';
+COMMENT ON COLUMN easeml.instance_types.billed_per IS 'instance: billed from when the provider has it ready, without the queue but with its start, until its release; function: only slots on which something trains.';
+COMMENT ON COLUMN easeml.instance_types.minimum_seconds IS 'Seconds billed at least, for each instance.';
+COMMENT ON COLUMN easeml.instance_types.price_per_gb IS 'Price of a GB of the data that an instance brings in once, when it starts.';
 COMMENT ON COLUMN easeml.instance_types.queue_seconds IS 'Mean wait in the provider''s queue, not billed; with its standard deviation.';
 COMMENT ON COLUMN easeml.instance_types.start_seconds IS 'Mean time until an instance can train, billed; with its standard deviation.';
-COMMENT ON COLUMN easeml.instance_types.max_instances IS 'How many there are at most; null: as many as one wants.';
-COMMENT ON COLUMN easeml.instance_types.speed IS 'How much faster one of its slots is than what was measured on its kind of device.';
+COMMENT ON COLUMN easeml.instance_types.max_instances IS 'Largest number of instances; null: no limit.';
+COMMENT ON COLUMN easeml.instance_types.speed IS 'Speed of one of its slots, relative to the measured slots of its kind of device.';
 
 INSERT INTO easeml.price_lists (price_list, caveat, is_local, is_shipped) VALUES
     ('local', 'This server''s slots, at 1 for each slot and hour.', true, true),

@@ -18,6 +18,6 @@ CREATE TABLE easeml.restored_tables (
     n_rows bigint DEFAULT 0,
     PRIMARY KEY (table_name, backend_pid, backend_started)
 );
-COMMENT ON TABLE easeml.restored_tables IS 'Tables that a restore has filled without looking at foreign keys, until easeml.finish_restore has looked at them.';
-COMMENT ON COLUMN easeml.restored_tables.backend_pid IS 'The session that fills the table; another one finds rows there and is refused.';
+COMMENT ON TABLE easeml.restored_tables IS 'Tables that a restore has filled without checking foreign keys, until easeml.finish_restore has checked them.';
+COMMENT ON COLUMN easeml.restored_tables.backend_pid IS 'The session that fills the table; any other session finds rows there and is refused.';
 COMMENT ON COLUMN easeml.restored_tables.n_rows IS 'How many rows it has brought; null if the server counts none (track_counts).';

@@ -44,7 +44,7 @@ CREATE TABLE easeml.checkpoint_copies (
     FOREIGN KEY (checkpoint_id, tenant) REFERENCES easeml.checkpoints (checkpoint_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX checkpoint_copies_segment ON easeml.checkpoint_copies (segment_id);
-COMMENT ON TABLE easeml.checkpoint_copies IS 'Which segments hold the bytes of a state that was made on another server.';
+COMMENT ON TABLE easeml.checkpoint_copies IS 'Segments that hold the bytes of a state that was made on another server.';
 
 CREATE TABLE easeml.training_units (
     unit_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -103,7 +103,7 @@ CREATE INDEX evaluations_started ON easeml.evaluations (started_at);
 COMMENT ON COLUMN easeml.training_units.stack IS 'Of a unit that trained as one computation with those of other trials: how many there were, its place among them from 0, and the steps that they did together. Null if it trained alone.';
 
 COMMENT ON TABLE easeml.evaluations IS 'Every recorded evaluation unit, with the sums from which the metrics of the whole split are computed.';
-COMMENT ON COLUMN easeml.evaluations.statistics IS 'The sums. Of a few rows they are the targets themselves, so readers do not see them.';
+COMMENT ON COLUMN easeml.evaluations.statistics IS 'The sums. For a few rows they are the targets themselves, so readers do not see them.';
 COMMENT ON COLUMN easeml.evaluations.n_rows IS 'Number of rows that were measured.';
 COMMENT ON COLUMN easeml.evaluations.read_bytes IS 'Bytes of the state that it read from the tables; 0 if its session still held the trial.';
 COMMENT ON COLUMN easeml.evaluations.n_slots IS 'Number of slots that measured the trial together: 1, or the width of its gang.';
@@ -136,9 +136,9 @@ CREATE TABLE easeml.epoch_metrics (
 );
 CREATE INDEX epoch_metrics_run ON easeml.epoch_metrics (run_id);
 COMMENT ON TABLE easeml.epoch_metrics IS 'Metrics of a trial after an epoch over a whole split; metric_value is the metric of the run.';
-COMMENT ON COLUMN easeml.epoch_metrics.n_classes IS 'How many classes had rows in the split: metrics know nothing of the others. Null for numbers.';
-COMMENT ON COLUMN easeml.epoch_metrics.training_loss IS 'Mean loss over the training rows of the epoch, in the row of the validation split; curves outlive the units.';
-COMMENT ON COLUMN easeml.epoch_metrics.training_seconds IS 'What the training units of the epoch took to train, in the same row.';
+COMMENT ON COLUMN easeml.epoch_metrics.n_classes IS 'Number of classes with rows in the split; the metrics ignore all others. Null if the target is a number.';
+COMMENT ON COLUMN easeml.epoch_metrics.training_loss IS 'Mean loss over the training rows of the epoch, in the row of the validation split: learning curves outlive the units.';
+COMMENT ON COLUMN easeml.epoch_metrics.training_seconds IS 'Seconds that the training units of the epoch spent training, in the same row.';
 COMMENT ON COLUMN easeml.epoch_metrics.metric_error IS 'Standard error of metric_value as the mean over folds; null without folds.';
 
 CREATE TABLE easeml.events (
@@ -176,14 +176,14 @@ CREATE TABLE easeml.node_jobs (
 CREATE INDEX node_jobs_dataset ON easeml.node_jobs (dataset_id);
 CREATE INDEX node_jobs_trial ON easeml.node_jobs (trial_id);
 CREATE INDEX node_jobs_open ON easeml.node_jobs (asked_at) WHERE ended_at IS NULL;
-COMMENT ON TABLE easeml.node_jobs IS 'What tenants have asked to be done where rows lie on other servers, besides packing.';
-COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of a trial; explanation: which inputs a trial needs, for held-out rows or for one; drift: of tables.';
+COMMENT ON TABLE easeml.node_jobs IS 'Jobs besides packing that tenants have requested where rows lie on other servers.';
+COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of a trial; explanation: of a trial''s inputs, on held-out rows or for one row; drift: of tables.';
 COMMENT ON COLUMN easeml.node_jobs.caller IS 'The role that asked: a role of that name reads and writes tables on the nodes.';
-COMMENT ON COLUMN easeml.node_jobs.trial_id IS 'Null: what is asked for is about no trial (drift).';
+COMMENT ON COLUMN easeml.node_jobs.trial_id IS 'The trial; null for drift, which concerns none.';
 COMMENT ON COLUMN easeml.node_jobs.places IS 'For predictions and drift the tables, by segment.';
-COMMENT ON COLUMN easeml.node_jobs.not_before IS 'When it is tried again: a node did not answer.';
-COMMENT ON COLUMN easeml.node_jobs.problem IS 'What is in the way, or why it came to nothing if it has ended: the parts of an error.';
-COMMENT ON COLUMN easeml.node_jobs.asker_pid IS 'The session that waits for it; null: it is done whether somebody waits or not.';
+COMMENT ON COLUMN easeml.node_jobs.not_before IS 'When the service tries again, after a node did not answer.';
+COMMENT ON COLUMN easeml.node_jobs.problem IS 'What it waits for, or why it failed: the parts of an error.';
+COMMENT ON COLUMN easeml.node_jobs.asker_pid IS 'The session that waits for it; null: the job is done even if nobody waits.';
 COMMENT ON COLUMN easeml.node_jobs.asker_started IS 'When that session began.';
 COMMENT ON COLUMN easeml.node_jobs.asker_asked IS 'When its statement began.';
 

@@ -46,13 +46,13 @@ COMMENT ON TABLE easeml.runs IS 'One row for each call of easeml.select_models.'
 COMMENT ON COLUMN easeml.runs.n_configs IS 'Largest number of trials.';
 COMMENT ON COLUMN easeml.runs.search IS 'What a procedure that decides again and again started from, as JSON; null if all trials start at once.';
 COMMENT ON COLUMN easeml.runs.allocation IS 'How trials share the slots: hopping (each trial has one slot), batched (trials of one shape share a slot), data_parallel (one trial has all slots), water_filling, auto, or planned.';
-COMMENT ON COLUMN easeml.runs.deadline_seconds IS 'How long after it was asked for, or resumed, it should have ended; deadline is that moment.';
-COMMENT ON COLUMN easeml.runs.max_cost IS 'What it may cost at the prices of its price list; then it ends with what it has.';
+COMMENT ON COLUMN easeml.runs.deadline_seconds IS 'Seconds from its request, or from its resumption, to its deadline.';
+COMMENT ON COLUMN easeml.runs.max_cost IS 'What it may cost at the prices of its price list; at that cost it ends with what it has.';
 COMMENT ON COLUMN easeml.runs.price_list IS 'What its slots cost; null unless its allocation is planned.';
-COMMENT ON COLUMN easeml.runs.n_resumes IS 'How often it was resumed: a coordinator that finds it open tells from this whether it ended in between.';
+COMMENT ON COLUMN easeml.runs.n_resumes IS 'How often it was resumed: from this a coordinator that finds it open can tell whether it ended in between.';
 COMMENT ON COLUMN easeml.runs.is_ending IS 'Whether its search is over, and only its best trial is still to be tested.';
 COMMENT ON COLUMN easeml.runs.is_open IS 'Whether it is queued or running.';
-COMMENT ON COLUMN easeml.runs.slot_seconds IS 'Slot time of all its units, once it is finished; null before, and of an imported run: then its trials say it.';
+COMMENT ON COLUMN easeml.runs.slot_seconds IS 'Slot time of all its units once it is finished. Null before, and for an imported run, whose trials have it.';
 COMMENT ON COLUMN easeml.runs.planned_scheduler IS 'The scheduler in use; simulated_seconds and bound_seconds are the forecast at the time it was chosen.';
 
 CREATE TABLE easeml.arms (
@@ -123,7 +123,7 @@ COMMENT ON COLUMN easeml.trials.target_epochs IS 'Epoch after which it pauses un
 COMMENT ON COLUMN easeml.trials.bracket IS 'Bracket of its procedure, from 0; trials of earlier brackets run first.';
 COMMENT ON COLUMN easeml.trials.parent_trial_id IS 'The trial that it began as a copy of, with that trial''s state after inherited_epochs.';
 COMMENT ON COLUMN easeml.trials.n_steps_done IS 'Recorded steps, including those of its parent. An epoch has one training and one validation step for each partition; the test steps come last.';
-COMMENT ON COLUMN easeml.trials.slot_seconds IS 'Slot time of its recorded units, counted as they are recorded: nobody has to add up units to know what a run costs.';
-COMMENT ON COLUMN easeml.trials.training_seconds IS 'What its recorded training units took to train; null before the first.';
+COMMENT ON COLUMN easeml.trials.slot_seconds IS 'Slot time of its recorded units, added up as they are recorded, so that the cost of a run needs no sum over units.';
+COMMENT ON COLUMN easeml.trials.training_seconds IS 'Seconds that its recorded training units spent training; null before the first.';
 COMMENT ON COLUMN easeml.trials.best_loss IS 'Log loss or RMSE on the validation rows after its best epoch. Of equal metric values the one with the lower loss is the better.';
 COMMENT ON COLUMN easeml.trials.checkpoint_id IS 'The newest state; the transaction that records a unit changes it.';

@@ -9,8 +9,8 @@ CREATE TABLE easeml.serving_metrics (
     set_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, dataset_name)
 );
-COMMENT ON TABLE easeml.serving_metrics IS 'The metric that chooses what answers for a dataset, for all of its versions.';
-COMMENT ON COLUMN easeml.serving_metrics.is_chosen IS 'Whether easeml.set_serving_metric set it; otherwise it is that of the first run, and goes with the last run.';
+COMMENT ON TABLE easeml.serving_metrics IS 'The metric that decides which trial answers for a dataset, in all of its versions.';
+COMMENT ON COLUMN easeml.serving_metrics.is_chosen IS 'Whether easeml.set_serving_metric set it. Otherwise it comes from the first run, and is removed with the last run.';
 
 CREATE TABLE easeml.deployments (
     tenant name NOT NULL,
@@ -39,4 +39,4 @@ CREATE INDEX servings_dataset ON easeml.servings (tenant, dataset_name, serving_
 COMMENT ON TABLE easeml.servings IS 'What answered for each dataset, one row for each change; the last 200 of a dataset are kept.';
 COMMENT ON COLUMN easeml.servings.trial_id IS 'The trial that answers from then on; null if none does.';
 COMMENT ON COLUMN easeml.servings.metric_value IS 'Value of the metric on the validation rows at that moment.';
-COMMENT ON COLUMN easeml.servings.restored_id IS 'The change that easeml.rollback went back to: the next rollback goes on before that one.';
+COMMENT ON COLUMN easeml.servings.restored_id IS 'The change that easeml.rollback went back to; the next rollback starts before it.';

@@ -13,10 +13,10 @@ CREATE TABLE easeml.tenancy (
 );
 -- The extension inserts no row: a restored dump brings its own.
 COMMENT ON TABLE easeml.tenancy IS 'The policy, prior and seed in use, and what holds for every tenant; no row means the defaults. easeml.set_policy changes them.';
-COMMENT ON COLUMN easeml.tenancy.max_wait_seconds IS 'A tenant that wants slots and has none waits no longer for arms of others; infinite: as long as they take.';
-COMMENT ON COLUMN easeml.tenancy.default_max_runs IS 'Queued and running runs at a time of a tenant that has no row in easeml.tenants.';
-COMMENT ON COLUMN easeml.tenancy.state_copies IS 'How many nodes keep a state that was made on one of them within an epoch.';
-COMMENT ON COLUMN easeml.tenancy.node_job_seconds IS 'How long a packing on nodes, or a job there, may take.';
+COMMENT ON COLUMN easeml.tenancy.max_wait_seconds IS 'Longest time that a tenant without a slot waits for arms of others; infinite: as long as they take.';
+COMMENT ON COLUMN easeml.tenancy.default_max_runs IS 'Largest number of queued and running runs of a tenant that has no row in easeml.tenants.';
+COMMENT ON COLUMN easeml.tenancy.state_copies IS 'Number of nodes that keep a state that one of them made within an epoch.';
+COMMENT ON COLUMN easeml.tenancy.node_job_seconds IS 'Largest number of seconds that a packing on nodes, or a job there, may take.';
 COMMENT ON COLUMN easeml.tenancy.seed IS 'Seeds the policies that draw at random.';
 
 CREATE TABLE easeml.priors (

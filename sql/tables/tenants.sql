@@ -30,16 +30,16 @@ CREATE TABLE easeml.tenant_roles (
 );
 COMMENT ON TABLE easeml.tenant_roles IS 'Which role each tenant is. The first request of a role writes its row; easeml.adopt_tenant changes it.';
 COMMENT ON COLUMN easeml.tenant_roles.tenant IS 'The name in the column tenant of all tables: the role''s name when it first asked for something, with a number where a former role has rows under that name.';
-COMMENT ON COLUMN easeml.tenant_roles.role IS 'Null where the rows came from a dump, and the role is not there.';
-COMMENT ON COLUMN easeml.tenant_roles.role_name IS 'In a dump the name of the role; null in the table.';
-COMMENT ON COLUMN easeml.tenant_roles.paced_until IS 'The clock of its starts, see easeml.await_pace; null before the first, and in a dump.';
+COMMENT ON COLUMN easeml.tenant_roles.role IS 'The role; null if the rows came from a dump and the role does not exist.';
+COMMENT ON COLUMN easeml.tenant_roles.role_name IS 'Name of the role in a dump; null in the table.';
+COMMENT ON COLUMN easeml.tenant_roles.paced_until IS 'Time up to which its next starts are delayed, see easeml.await_pace; null before the first, and in a dump.';
 
 -- Not in easeml.tenants: a role without a row uses hours, too, and they outlive the row.
 CREATE TABLE easeml.tenant_usage (
     tenant name PRIMARY KEY,
     dropped_seconds double precision NOT NULL CHECK (dropped_seconds >= 0)
 );
-COMMENT ON TABLE easeml.tenant_usage IS 'Slot seconds of dropped runs, which give no hours back, and of units that failed or were cancelled.';
+COMMENT ON TABLE easeml.tenant_usage IS 'Slot seconds of dropped runs, which stay counted, and of units that failed or were cancelled.';
 
 -- Sums over one tenant read only these indexes; row-level security, which compares the tenant, uses them, too.
 CREATE INDEX training_units_tenant ON easeml.training_units (tenant, started_at) INCLUDE (finished_at);

@@ -11,7 +11,7 @@ SELECT a.run_id, a.group_id, a.trial_id, t.trial_number, t.architecture, a.width
     -- The coordinator's clock says when it decided, the server's when the run began.
     greatest(extract(epoch FROM a.decided_at - r.started_at)::double precision, 0) AS elapsed_seconds, a.tenant::text AS tenant
 FROM easeml.allocations a JOIN easeml.trials t USING (trial_id) JOIN easeml.trial_groups g USING (group_id) JOIN easeml.runs r ON r.run_id = a.run_id;
-COMMENT ON VIEW easeml.trial_allocations IS 'Which devices each trial had, and from when to when.';
+COMMENT ON VIEW easeml.trial_allocations IS 'Which devices each trial had, and when.';
 
 COMMENT ON COLUMN easeml.trial_group_status.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.trial_group_status.group_id IS 'Number of the group, as in easeml.trial_allocations.';

@@ -25,13 +25,13 @@ COMMENT ON COLUMN easeml.version_blocks.dataset_id IS 'Version of the dataset.';
 COMMENT ON COLUMN easeml.version_blocks.tenant IS 'Tenant that owns it.';
 COMMENT ON COLUMN easeml.version_blocks.split IS 'train, validation or test.';
 COMMENT ON COLUMN easeml.version_blocks.partition_number IS 'Number of the partition, from 0.';
-COMMENT ON COLUMN easeml.version_blocks.block_number IS 'Place of the block in it.';
+COMMENT ON COLUMN easeml.version_blocks.block_number IS 'Place of the block in the partition.';
 COMMENT ON COLUMN easeml.version_blocks.n_rows IS 'Rows in the block.';
 COMMENT ON COLUMN easeml.version_blocks.inputs IS 'As in easeml.blocks.';
 COMMENT ON COLUMN easeml.version_blocks.targets IS 'As in easeml.blocks.';
 COMMENT ON COLUMN easeml.version_blocks.row_keys IS 'As in easeml.blocks.';
 COMMENT ON COLUMN easeml.version_blocks.row_hashes IS 'As in easeml.blocks.';
-COMMENT ON COLUMN easeml.version_blocks.holder_id IS 'The version that holds it.';
+COMMENT ON COLUMN easeml.version_blocks.holder_id IS 'The version that holds the block.';
 
 CREATE VIEW easeml.partition_status WITH (security_invoker) AS
 SELECT p.dataset_id, d.tenant::text AS tenant, d.dataset_name, d.version, p.partition_number, p.n_train_rows, p.n_validation_rows, p.n_test_rows, p.n_bytes,
@@ -50,14 +50,14 @@ COMMENT ON VIEW easeml.metrics IS 'Metrics by which a run can rank its trials.';
 
 CREATE VIEW easeml.templates WITH (security_invoker) AS
 SELECT t.place, t.template, t.workload, t.input, t.output, t.candidates, easeml.template_architectures(t.template) AS architectures FROM easeml.list_templates() t;
-COMMENT ON VIEW easeml.templates IS 'Kinds of tasks by the shapes of what goes in and comes out: the first template that matches a program decides which architectures may learn it.';
-COMMENT ON COLUMN easeml.templates.place IS 'The order in which they are tried.';
+COMMENT ON VIEW easeml.templates IS 'Kinds of tasks, by the shapes of their inputs and outputs: the first template that matches a program decides which architectures may learn it.';
+COMMENT ON COLUMN easeml.templates.place IS 'Order in which the templates are tried.';
 COMMENT ON COLUMN easeml.templates.template IS 'Name of the template.';
-COMMENT ON COLUMN easeml.templates.workload IS 'What such a task is called.';
-COMMENT ON COLUMN easeml.templates.input IS 'What goes in: capitals are sizes, small letters names of fields that lead to a further object, * is any more.';
-COMMENT ON COLUMN easeml.templates.output IS 'What comes out, written in the same way.';
-COMMENT ON COLUMN easeml.templates.candidates IS 'What the ease.ml paper lists for it.';
-COMMENT ON COLUMN easeml.templates.architectures IS 'Architectures that may learn it, as far as they fit the sizes: those of easeml, then registered ones.';
+COMMENT ON COLUMN easeml.templates.workload IS 'What tasks of this kind are called.';
+COMMENT ON COLUMN easeml.templates.input IS 'Inputs: capitals are sizes, lower-case letters are names of fields that link to another object, and * stands for any further ones.';
+COMMENT ON COLUMN easeml.templates.output IS 'Outputs, written in the same way.';
+COMMENT ON COLUMN easeml.templates.candidates IS 'Candidates that the ease.ml paper lists for it.';
+COMMENT ON COLUMN easeml.templates.architectures IS 'Architectures that may learn it, as far as they fit the sizes: easeml''s own first, then registered ones.';
 
 CREATE VIEW easeml.task_status WITH (security_invoker) AS
 SELECT t.task_id, t.tenant::text AS tenant, t.task_name, t.program, t.template, t.place, t.examples, d.version AS newest_version, v.n_examples, v.n_off,
@@ -65,25 +65,25 @@ SELECT t.task_id, t.tenant::text AS tenant, t.task_name, t.program, t.template, 
 FROM easeml.tasks t
 LEFT JOIN LATERAL (SELECT d.dataset_id, d.version FROM easeml.datasets d WHERE d.tenant = t.tenant AND d.dataset_name = t.task_name ORDER BY d.version DESC LIMIT 1) d ON true
 LEFT JOIN easeml.task_versions v USING (dataset_id);
-COMMENT ON VIEW easeml.task_status IS 'Your tasks, with their newest version and what is not in it yet.';
+COMMENT ON VIEW easeml.task_status IS 'Your tasks, with their newest version and the examples that are not in it yet.';
 COMMENT ON COLUMN easeml.task_status.task_id IS 'Number of the task.';
 COMMENT ON COLUMN easeml.task_status.tenant IS 'Tenant that owns it.';
 COMMENT ON COLUMN easeml.task_status.task_name IS 'Name, unique for its tenant; also that of its dataset.';
-COMMENT ON COLUMN easeml.task_status.program IS 'What goes in and what comes out.';
+COMMENT ON COLUMN easeml.task_status.program IS 'Shapes of inputs and outputs.';
 COMMENT ON COLUMN easeml.task_status.template IS 'The template that it matches, see easeml.templates.';
-COMMENT ON COLUMN easeml.task_status.place IS 'The view to feed into; with _refine behind its name, every example that was ever fed.';
+COMMENT ON COLUMN easeml.task_status.place IS 'The view to feed examples into; the view with _refine behind its name shows every example that was ever fed.';
 COMMENT ON COLUMN easeml.task_status.examples IS 'The table behind the views: COPY into it is faster.';
 COMMENT ON COLUMN easeml.task_status.newest_version IS 'The newest version that was packed.';
 COMMENT ON COLUMN easeml.task_status.n_examples IS 'Examples in it.';
 COMMENT ON COLUMN easeml.task_status.n_off IS 'Examples that were switched off when it was packed.';
 COMMENT ON COLUMN easeml.task_status.n_packed_bytes IS 'Bytes that were packed for it.';
 COMMENT ON COLUMN easeml.task_status.n_kept_bytes IS 'Bytes that it shares with versions before.';
-COMMENT ON COLUMN easeml.task_status.n_pending IS 'Examples that were fed or switched since, as the service last counted them.';
+COMMENT ON COLUMN easeml.task_status.n_pending IS 'Examples that were fed or switched since, as last counted by the service.';
 COMMENT ON COLUMN easeml.task_status.pending_since IS 'When the service first saw one of them.';
 COMMENT ON COLUMN easeml.task_status.wanted_at IS 'When easeml.run_task asked for a run that has not begun yet.';
 COMMENT ON COLUMN easeml.task_status.problem IS 'Why no run begins, such as too few examples.';
-COMMENT ON COLUMN easeml.task_status.run_after_examples IS 'A run begins once so many examples are pending.';
-COMMENT ON COLUMN easeml.task_status.run_after_minutes IS 'Or so many minutes after the first of them.';
+COMMENT ON COLUMN easeml.task_status.run_after_examples IS 'Number of pending examples after which a run starts.';
+COMMENT ON COLUMN easeml.task_status.run_after_minutes IS 'Minutes after the first pending example after which a run starts.';
 COMMENT ON COLUMN easeml.task_status.run_options IS 'Arguments of easeml.select_models for its runs.';
 COMMENT ON COLUMN easeml.task_status.created_at IS 'When it was made.';
 
@@ -103,10 +103,10 @@ COMMENT ON COLUMN easeml.partition_status.holders IS 'Segments that hold it; nul
 
 COMMENT ON COLUMN easeml.dataset_info.explanations IS 'By input column, what it became (number, time, categories, words, pieces of characters, array, or left out) and why.';
 COMMENT ON COLUMN easeml.dataset_info.split_options IS 'The arguments of easeml.create_dataset that say how rows are split and named; empty: at random.';
-COMMENT ON COLUMN easeml.dataset_info.row_key IS 'SQL of what names a row of the source: JOIN easeml.dataset_rows(dataset) r ON r.row_key = this.';
-COMMENT ON COLUMN easeml.dataset_info.shuffle IS 'Of rows on nodes: across (dealt over all nodes) or within (they stayed where they were); null: they were packed here.';
+COMMENT ON COLUMN easeml.dataset_info.row_key IS 'SQL expression that identifies a row of the source: JOIN easeml.dataset_rows(dataset) r ON r.row_key = this.';
+COMMENT ON COLUMN easeml.dataset_info.shuffle IS 'For rows on nodes: across (dealt over all nodes) or within (they stayed where they were); null: they were packed here.';
 COMMENT ON COLUMN easeml.dataset_info.n_moved_bytes IS 'Bytes that went from node to node when it was packed.';
-COMMENT ON COLUMN easeml.dataset_info.n_copied_bytes IS 'Bytes of packed rows that went to nodes since, because units there needed them.';
+COMMENT ON COLUMN easeml.dataset_info.n_copied_bytes IS 'Bytes of packed rows that were copied to nodes since, because units there needed them.';
 COMMENT ON COLUMN easeml.dataset_info.dataset_id IS 'Number of this version.';
 COMMENT ON COLUMN easeml.dataset_info.tenant IS 'Tenant that owns the dataset.';
 COMMENT ON COLUMN easeml.dataset_info.dataset_name IS 'Name, unique for its tenant.';
@@ -129,15 +129,15 @@ COMMENT ON COLUMN easeml.dataset_info.packing_seconds IS 'Seconds that packing t
 COMMENT ON COLUMN easeml.dataset_info.is_newest IS 'Whether new runs use this version.';
 COMMENT ON COLUMN easeml.dataset_info.n_runs IS 'Number of runs on this version.';
 
-COMMENT ON COLUMN easeml.architectures.architecture IS 'What easeml.select_models takes.';
+COMMENT ON COLUMN easeml.architectures.architecture IS 'Name that easeml.select_models takes.';
 COMMENT ON COLUMN easeml.architectures.trainer IS 'torch (gradient descent, also on several slots at once) or partial_fit (scikit-learn).';
 COMMENT ON COLUMN easeml.architectures.tasks IS 'Tasks that it can learn.';
 COMMENT ON COLUMN easeml.architectures.input_ranks IS 'Ranks of the input shapes that it accepts; empty: any.';
 COMMENT ON COLUMN easeml.architectures.summary IS 'What it is, in a sentence.';
 COMMENT ON COLUMN easeml.architectures.hyperparameters IS 'Hyperparameters with legal values, defaults and default search ranges.';
-COMMENT ON COLUMN easeml.architectures.made_for IS 'Kinds of input that it is made for: table, image, series, tree. Others of a legal rank it takes as if they were; series of unequal length and trees, only what is made for them.';
+COMMENT ON COLUMN easeml.architectures.made_for IS 'Kinds of input that it is made for: table, image, series, tree. It takes other inputs of a legal rank as if they were of these kinds. Series of unequal length and trees need an architecture that is made for them.';
 
-COMMENT ON COLUMN easeml.metrics.metric IS 'What easeml.select_models takes.';
+COMMENT ON COLUMN easeml.metrics.metric IS 'Name that easeml.select_models takes.';
 COMMENT ON COLUMN easeml.metrics.task IS 'Task that it measures.';
 COMMENT ON COLUMN easeml.metrics.is_higher_better IS 'Whether a higher value is better.';
 COMMENT ON COLUMN easeml.metrics.is_default IS 'Whether a run of that task uses it by default.';
@@ -148,7 +148,7 @@ SELECT k.dataset_id, k.tenant::text AS tenant, k.dataset_name, k.version, k.shuf
     CASE WHEN k.failed_at IS NOT NULL THEN 'failed' WHEN k.problem IS NOT NULL THEN 'waiting' WHEN k.started_at IS NOT NULL THEN 'packing' ELSE 'queued' END AS status,
     k.problem ->> 'message' AS problem, k.problem ->> 'hint' AS hint
 FROM easeml.packings k;
-COMMENT ON VIEW easeml.packing_status IS 'Datasets of rows on nodes that are not packed yet, or could not be.';
+COMMENT ON VIEW easeml.packing_status IS 'Datasets of rows on nodes that are not packed yet, or could not be packed.';
 COMMENT ON COLUMN easeml.packing_status.dataset_id IS 'The number that the dataset will have.';
 COMMENT ON COLUMN easeml.packing_status.tenant IS 'Tenant that asked.';
 COMMENT ON COLUMN easeml.packing_status.dataset_name IS 'The name that it will have.';
@@ -157,7 +157,7 @@ COMMENT ON COLUMN easeml.packing_status.shuffle IS 'across or within, see easeml
 COMMENT ON COLUMN easeml.packing_status.places IS 'The tables, by segment.';
 COMMENT ON COLUMN easeml.packing_status.asked_at IS 'When it was asked for.';
 COMMENT ON COLUMN easeml.packing_status.started_at IS 'When the service last began to pack it.';
-COMMENT ON COLUMN easeml.packing_status.status IS 'queued, packing, waiting (it is tried again) or failed.';
+COMMENT ON COLUMN easeml.packing_status.status IS 'queued, packing, waiting (the service tries again) or failed.';
 COMMENT ON COLUMN easeml.packing_status.problem IS 'What it waits for, or why it failed.';
 COMMENT ON COLUMN easeml.packing_status.hint IS 'What to do about it.';
 
@@ -166,17 +166,17 @@ SELECT j.job_id, j.tenant::text AS tenant, j.kind, j.dataset_id, j.trial_id, j.p
     CASE WHEN j.ended_at IS NOT NULL THEN CASE WHEN j.problem IS NULL THEN 'done' WHEN j.problem ->> 'sqlstate' = '57014' THEN 'cancelled' ELSE 'failed' END WHEN j.problem IS NOT NULL THEN 'waiting' WHEN j.started_at IS NOT NULL THEN 'running' ELSE 'queued' END AS status,
     j.problem ->> 'message' AS problem, j.problem ->> 'hint' AS hint, j.result
 FROM easeml.node_jobs j;
-COMMENT ON VIEW easeml.node_job_status IS 'What nodes were asked to do besides packing: answers for held-out rows, predictions of tables, replays, explanations, drift. The last 20 of each tenant that have ended are kept.';
-COMMENT ON COLUMN easeml.node_job_status.job_id IS 'Its number.';
+COMMENT ON VIEW easeml.node_job_status IS 'Jobs of nodes besides packing: answers for held-out rows, predictions of tables, replays, explanations, drift. The last 20 of each tenant that have ended are kept.';
+COMMENT ON COLUMN easeml.node_job_status.job_id IS 'Number of the job.';
 COMMENT ON COLUMN easeml.node_job_status.tenant IS 'Tenant that asked.';
 COMMENT ON COLUMN easeml.node_job_status.kind IS 'answers (easeml.evaluate_on_nodes), predictions (easeml.predict_on_nodes), replay, explanation (easeml.explain_on_nodes, easeml.explain_row_on_nodes) or drift (easeml.drift_on_nodes).';
 COMMENT ON COLUMN easeml.node_job_status.dataset_id IS 'The dataset of the trial.';
-COMMENT ON COLUMN easeml.node_job_status.trial_id IS 'The trial; null where it is about none (drift).';
+COMMENT ON COLUMN easeml.node_job_status.trial_id IS 'The trial; null for drift, which concerns none.';
 COMMENT ON COLUMN easeml.node_job_status.places IS 'The tables that are predicted or compared, by segment.';
 COMMENT ON COLUMN easeml.node_job_status.asked_at IS 'When it was asked for.';
-COMMENT ON COLUMN easeml.node_job_status.started_at IS 'When the service last began with it.';
+COMMENT ON COLUMN easeml.node_job_status.started_at IS 'When the service last began it.';
 COMMENT ON COLUMN easeml.node_job_status.ended_at IS 'When it was done, or failed.';
-COMMENT ON COLUMN easeml.node_job_status.status IS 'queued, running, waiting (it is tried again), done, failed, or cancelled: whoever asked for it does not wait any more.';
+COMMENT ON COLUMN easeml.node_job_status.status IS 'queued, running, waiting (the service tries again), done, failed, or cancelled: the session that asked for it no longer waits.';
 COMMENT ON COLUMN easeml.node_job_status.problem IS 'What it waits for, or why it failed.';
 COMMENT ON COLUMN easeml.node_job_status.hint IS 'What to do about it.';
-COMMENT ON COLUMN easeml.node_job_status.result IS 'What came of it: n_rows, what easeml.replay returns, or the rows that easeml.explain, easeml.explain_row or easeml.drift does.';
+COMMENT ON COLUMN easeml.node_job_status.result IS 'Result of the job: n_rows, what easeml.replay returns, or the rows of easeml.explain, easeml.explain_row or easeml.drift.';

@@ -18,12 +18,12 @@ CROSS JOIN (SELECT count(*) AS n_slots, count(*) FILTER (WHERE p.unit_started_at
         extract(epoch FROM max(greatest(now(), statement_timestamp(), p.unit_started_at) - p.unit_started_at) FILTER (WHERE p.status <> 'lost' AND easeml.has_live_coordinator()))::double precision AS longest_unit_seconds,
         coalesce(sum(p.n_units_done), 0)::bigint AS n_units_done
     FROM easeml.slots p) s;
-COMMENT ON VIEW easeml.health IS 'How the service does, in one row that is cheap to read: the coordinator, open runs that you may see, slots, and what the coordinator has counted since it began.';
+COMMENT ON VIEW easeml.health IS 'State of the service, in one row that is cheap to read: the coordinator, open runs that you may see, slots, and what the coordinator has counted since it took over.';
 COMMENT ON COLUMN easeml.health.is_alive IS 'Whether a coordinator holds the lease and sent a heartbeat within ten seconds.';
 COMMENT ON COLUMN easeml.health.heartbeat_age_seconds IS 'Seconds since its last heartbeat; one comes every two seconds.';
 COMMENT ON COLUMN easeml.health.version IS 'Version of its package.';
-COMMENT ON COLUMN easeml.health.started_at IS 'When it took over: since then it counts.';
-COMMENT ON COLUMN easeml.health.lease_number IS 'Number that it drew then.';
+COMMENT ON COLUMN easeml.health.started_at IS 'When it took over and began to count.';
+COMMENT ON COLUMN easeml.health.lease_number IS 'Number of its lease.';
 COMMENT ON COLUMN easeml.health.n_queued_runs IS 'Runs that wait for their first unit.';
 COMMENT ON COLUMN easeml.health.n_running_runs IS 'Runs under way.';
 COMMENT ON COLUMN easeml.health.oldest_queued_seconds IS 'How long the oldest queued run has waited; null if none does.';
@@ -33,11 +33,11 @@ COMMENT ON COLUMN easeml.health.n_lost_slots IS 'Slots that were given up with a
 COMMENT ON COLUMN easeml.health.n_unavailable_slots IS 'Slots whose session cannot be opened.';
 COMMENT ON COLUMN easeml.health.longest_unit_seconds IS 'Seconds since the oldest of the units under way began; null if there is none.';
 COMMENT ON COLUMN easeml.health.n_units_done IS 'Units that the present slots have recorded.';
-COMMENT ON COLUMN easeml.health.units_recorded IS 'Units recorded since the coordinator began.';
+COMMENT ON COLUMN easeml.health.units_recorded IS 'Units recorded since the coordinator took over.';
 COMMENT ON COLUMN easeml.health.unit_seconds IS 'Slot seconds that they took.';
 COMMENT ON COLUMN easeml.health.units_failed IS 'Units that failed by themselves.';
-COMMENT ON COLUMN easeml.health.units_lost IS 'Units that were lost with their session, and tried again.';
+COMMENT ON COLUMN easeml.health.units_lost IS 'Units that were lost with their session and queued again.';
 COMMENT ON COLUMN easeml.health.pilots IS 'Trials that were timed.';
 COMMENT ON COLUMN easeml.health.slots_stuck IS 'Slots that were given up.';
-COMMENT ON COLUMN easeml.health.runs_changed IS 'Changes of runs that it was told of.';
+COMMENT ON COLUMN easeml.health.runs_changed IS 'Changes of runs that it was notified of.';
 COMMENT ON COLUMN easeml.health.instances_failed IS 'Instances that did not come up, or died.';

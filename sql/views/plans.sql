@@ -4,13 +4,13 @@ SELECT p.run_id, p.revision, p.made_at, p.reason, p.is_within_limits, r.deadline
     p.cost_before + p.cost_mean AS cost_expected, p.cost_before + p.cost_p95 AS cost_p95,
     ARRAY(SELECT s.n_slots FROM easeml.planned_stages s WHERE s.run_id = p.run_id AND s.revision = p.revision ORDER BY s.stage) AS n_slots, p.note, p.tenant::text AS tenant
 FROM easeml.plans p JOIN easeml.runs r USING (run_id);
-COMMENT ON VIEW easeml.plan_revisions IS 'Every plan of a run: the first, and each time that the rest was planned again, with the reason.';
+COMMENT ON VIEW easeml.plan_revisions IS 'Every plan of a run: the first one, and each later plan for the rest, with its reason.';
 
 COMMENT ON COLUMN easeml.plan_revisions.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.plan_revisions.revision IS '1: the plan with which the run began.';
 COMMENT ON COLUMN easeml.plan_revisions.made_at IS 'When it was planned.';
-COMMENT ON COLUMN easeml.plan_revisions.reason IS 'Why: start, or what had changed.';
-COMMENT ON COLUMN easeml.plan_revisions.is_within_limits IS 'Whether deadline and max_cost are kept in 95 of 100 cases, as far as is predicted.';
+COMMENT ON COLUMN easeml.plan_revisions.reason IS 'Why it was planned: start, or what had changed.';
+COMMENT ON COLUMN easeml.plan_revisions.is_within_limits IS 'Whether the plan is predicted to keep deadline and max_cost in 95 of 100 cases.';
 COMMENT ON COLUMN easeml.plan_revisions.deadline IS 'When the run should have ended.';
 COMMENT ON COLUMN easeml.plan_revisions.max_cost IS 'What it may cost.';
 COMMENT ON COLUMN easeml.plan_revisions.price_list IS 'What its slots cost, see easeml.prices.';
@@ -19,7 +19,7 @@ COMMENT ON COLUMN easeml.plan_revisions.end_expected_at IS 'When it was expected
 COMMENT ON COLUMN easeml.plan_revisions.end_p95_at IS 'In 95 of 100 cases it ends before.';
 COMMENT ON COLUMN easeml.plan_revisions.cost_expected IS 'What it was expected to cost in all.';
 COMMENT ON COLUMN easeml.plan_revisions.cost_p95 IS 'In 95 of 100 cases it costs less.';
-COMMENT ON COLUMN easeml.plan_revisions.n_slots IS 'Slots of each stage that was left.';
+COMMENT ON COLUMN easeml.plan_revisions.n_slots IS 'Slots of each stage that was still left.';
 COMMENT ON COLUMN easeml.plan_revisions.note IS 'What had to be assumed.';
 COMMENT ON COLUMN easeml.plan_revisions.tenant IS 'Tenant that owns the run.';
 
@@ -27,7 +27,7 @@ CREATE VIEW easeml.instance_status WITH (security_invoker) AS
 SELECT i.run_id, i.instance_id, i.provisioner, i.instance_type, i.n_slots, i.status, i.requested_at, i.billed_from, i.ready_at, i.ended_at,
     coalesce(i.cost, easeml.instance_cost(i)) AS cost, i.failure_reason, ARRAY(SELECT s.slot_id FROM easeml.slots s WHERE s.instance_id = i.instance_id ORDER BY s.slot_id) AS slot_ids, i.tenant::text AS tenant
 FROM easeml.instances i;
-COMMENT ON VIEW easeml.instance_status IS 'Instances that planned runs had, and have, with what they cost so far.';
+COMMENT ON VIEW easeml.instance_status IS 'Instances that planned runs have or had, with their cost so far.';
 
 CREATE VIEW easeml.plan_accuracy WITH (security_invoker) AS
 SELECT e.run_id, e.place AS stage, e.label, e.revision, p.seconds_mean AS seconds_planned, p.seconds_p95 AS seconds_p95_planned,
@@ -54,7 +54,7 @@ SELECT p.run_id, NULL, p.label, p.revision, p.seconds_mean, p.seconds_p95, NULL,
 FROM easeml.planned_stages p JOIN easeml.runs r USING (run_id)
 WHERE p.revision = 1 AND r.status NOT IN ('queued', 'running')
     AND NOT EXISTS (SELECT FROM easeml.executed_stages e WHERE e.run_id = p.run_id AND (e.arm, e.bracket, e.target_epochs) = (p.arm, p.bracket, p.target_epochs));
-COMMENT ON VIEW easeml.plan_accuracy IS 'What was planned for each stage of a run when it began, beside what came of it, and why the two differ.';
+COMMENT ON VIEW easeml.plan_accuracy IS 'What was planned for each stage of a run when it began, what happened, and why the two differ.';
 
 COMMENT ON COLUMN easeml.instance_status.run_id IS 'The run that it is for.';
 COMMENT ON COLUMN easeml.instance_status.instance_id IS 'Number of the instance.';
@@ -63,28 +63,28 @@ COMMENT ON COLUMN easeml.instance_status.instance_type IS 'Instance type of the 
 COMMENT ON COLUMN easeml.instance_status.n_slots IS 'Number of its slots.';
 COMMENT ON COLUMN easeml.instance_status.status IS 'requested, ready, releasing (its last units end, then it is stopped), released or failed.';
 COMMENT ON COLUMN easeml.instance_status.requested_at IS 'When it was asked for.';
-COMMENT ON COLUMN easeml.instance_status.billed_from IS 'Since when it is paid.';
+COMMENT ON COLUMN easeml.instance_status.billed_from IS 'When its billing began.';
 COMMENT ON COLUMN easeml.instance_status.ready_at IS 'When it could train.';
 COMMENT ON COLUMN easeml.instance_status.ended_at IS 'When it was gone.';
-COMMENT ON COLUMN easeml.instance_status.cost IS 'What it cost; of one that is there, if it were gone now.';
+COMMENT ON COLUMN easeml.instance_status.cost IS 'What it cost; for one that is still there, what it would cost if it ended now.';
 COMMENT ON COLUMN easeml.instance_status.failure_reason IS 'Why it failed.';
 COMMENT ON COLUMN easeml.instance_status.slot_ids IS 'Its slots.';
 COMMENT ON COLUMN easeml.instance_status.tenant IS 'Tenant that owns the run.';
 
 COMMENT ON COLUMN easeml.plan_accuracy.run_id IS 'The run, see easeml.run_status.';
-COMMENT ON COLUMN easeml.plan_accuracy.stage IS 'Place of the stage among those that the run has been through, from 1; null for one whose trials trained beside those of others, or that was not reached.';
+COMMENT ON COLUMN easeml.plan_accuracy.stage IS 'Place of the stage among those that the run has been through, from 1. Null if its trials trained beside those of others, or if it was not reached.';
 COMMENT ON COLUMN easeml.plan_accuracy.label IS 'What trained.';
-COMMENT ON COLUMN easeml.plan_accuracy.revision IS 'The plan that held when it began, see easeml.plan_revisions.';
+COMMENT ON COLUMN easeml.plan_accuracy.revision IS 'The plan in force when it began, see easeml.plan_revisions.';
 COMMENT ON COLUMN easeml.plan_accuracy.seconds_planned IS 'Seconds that were expected.';
-COMMENT ON COLUMN easeml.plan_accuracy.seconds_p95_planned IS 'In 95 of 100 cases it was to take less.';
+COMMENT ON COLUMN easeml.plan_accuracy.seconds_p95_planned IS 'Seconds that it was expected to stay below in 95 of 100 cases.';
 COMMENT ON COLUMN easeml.plan_accuracy.seconds IS 'Seconds that it took, or takes so far.';
 COMMENT ON COLUMN easeml.plan_accuracy.cost_planned IS 'Cost that was expected.';
-COMMENT ON COLUMN easeml.plan_accuracy.cost_p95_planned IS 'In 95 of 100 cases it was to cost less.';
+COMMENT ON COLUMN easeml.plan_accuracy.cost_p95_planned IS 'Cost that it was expected to stay below in 95 of 100 cases.';
 COMMENT ON COLUMN easeml.plan_accuracy.cost IS 'What the run cost while it lasted; null while it lasts.';
 COMMENT ON COLUMN easeml.plan_accuracy.n_slots_planned IS 'Slots that were planned.';
-COMMENT ON COLUMN easeml.plan_accuracy.n_slots IS 'Most slots that it had at once; of one under way, those that it has now.';
+COMMENT ON COLUMN easeml.plan_accuracy.n_slots IS 'Largest number of slots that it had at once; for one under way, those that it has now.';
 COMMENT ON COLUMN easeml.plan_accuracy.n_trials_planned IS 'Trials that were planned.';
-COMMENT ON COLUMN easeml.plan_accuracy.reason IS 'Why plan and execution differ; as planned: they do not.';
+COMMENT ON COLUMN easeml.plan_accuracy.reason IS 'Why plan and execution differ, or: as planned.';
 COMMENT ON COLUMN easeml.plan_accuracy.began_at IS 'When it began; the first stage begins when its slots are asked for.';
 COMMENT ON COLUMN easeml.plan_accuracy.ended_at IS 'When it ended.';
 COMMENT ON COLUMN easeml.plan_accuracy.tenant IS 'Tenant that owns the run.';

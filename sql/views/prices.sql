@@ -8,7 +8,7 @@ SELECT l.price_list, t.instance_type, t.device_kind, t.n_slots, t.price_per_hour
         ELSE t.max_instances END AS max_instances,
     t.speed, l.caveat, l.is_local, l.is_shipped
 FROM easeml.price_lists l JOIN easeml.instance_types t USING (price_list);
-COMMENT ON VIEW easeml.prices IS 'Price lists: what slots cost, how they are billed and how long they take to start. easeml.plan reckons with them.';
+COMMENT ON VIEW easeml.prices IS 'Price lists: what slots cost, how they are billed and how long they take to start. easeml.plan uses them.';
 
 COMMENT ON COLUMN easeml.prices.price_list IS 'Name of the list.';
 COMMENT ON COLUMN easeml.prices.instance_type IS 'Name of the instance type within its list.';
@@ -23,8 +23,8 @@ COMMENT ON COLUMN easeml.prices.queue_seconds IS 'Mean wait in the provider''s q
 COMMENT ON COLUMN easeml.prices.queue_sd_seconds IS 'Standard deviation of that wait.';
 COMMENT ON COLUMN easeml.prices.start_seconds IS 'Mean time until an instance can train, which is billed.';
 COMMENT ON COLUMN easeml.prices.start_sd_seconds IS 'Standard deviation of that time.';
-COMMENT ON COLUMN easeml.prices.max_instances IS 'How many there are at most; null: as many as one wants. Of this server''s slots: those in service, and those that planned runs may add.';
-COMMENT ON COLUMN easeml.prices.speed IS 'How much faster one of its slots is than what was measured on its kind of device.';
-COMMENT ON COLUMN easeml.prices.caveat IS 'What to know before one trusts the figures.';
+COMMENT ON COLUMN easeml.prices.max_instances IS 'Largest number of instances; null: no limit. For this server''s slots: those in service, and those that planned runs may add.';
+COMMENT ON COLUMN easeml.prices.speed IS 'Speed of one of its slots, relative to the measured slots of its kind of device.';
+COMMENT ON COLUMN easeml.prices.caveat IS 'What to know before trusting the figures.';
 COMMENT ON COLUMN easeml.prices.is_local IS 'Whether its slots are those of this server.';
 COMMENT ON COLUMN easeml.prices.is_shipped IS 'Whether it came with easeml.';

@@ -81,7 +81,7 @@ JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.run_id = t.run_id AND e.epoch = t.best_epoch AND e.split = 'test'
 LEFT JOIN easeml.epoch_metrics b ON b.trial_id = t.trial_id AND b.run_id = t.run_id AND b.epoch = t.best_epoch AND b.split = 'validation'
 LEFT JOIN easeml.deployments p ON p.trial_id = t.trial_id;
-COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the validation metric of their best epoch, where it is equal by the loss. test_metric measures the same epoch on rows that no choice has seen.';
+COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the validation metric of their best epoch; the loss ranks those with equal metrics. test_metric measures the same epoch on rows that no choice has seen.';
 
 CREATE VIEW easeml.learning_curves WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, e.training_loss, r.metric, e.metric_value AS validation_metric,
@@ -101,7 +101,7 @@ FROM easeml.trials t
 JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
 JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.run_id = t.run_id AND e.epoch = t.best_epoch;
-COMMENT ON VIEW easeml.trial_metrics IS 'All metrics of the best epoch of each trial, as its units measured them: a row for validation, and one for test where it is measured. easeml.evaluate measures many more.';
+COMMENT ON VIEW easeml.trial_metrics IS 'All metrics of the best epoch of each trial, as its units measured them: one row for validation, and one for test if it is measured. easeml.evaluate measures many more.';
 
 -- The join stands outside the union: so the first units by time come from the indexes of both tables, and nothing is sorted.
 CREATE VIEW easeml.training_timeline WITH (security_invoker) AS
@@ -158,20 +158,20 @@ COMMENT ON COLUMN easeml.run_status.n_paused IS 'Number of trials that wait for 
 COMMENT ON COLUMN easeml.run_status.n_stopped IS 'Number of trials that their procedure, or the end of the run, stopped.';
 COMMENT ON COLUMN easeml.run_status.procedure_options IS 'Options of the procedure.';
 COMMENT ON COLUMN easeml.run_status.allocation IS 'How trials share the slots, see easeml.select_models.';
-COMMENT ON COLUMN easeml.run_status.eta_at IS 'When the run is expected to be done, as of the newest forecast (easeml.run_forecasts), before it of its plan or its time limit; null while nobody knows, and once it has ended.';
-COMMENT ON COLUMN easeml.run_status.eta_p95_at IS 'When it is done in 95 of 100 cases.';
+COMMENT ON COLUMN easeml.run_status.eta_at IS 'When the run is expected to be done, by the newest forecast (easeml.run_forecasts), or before the first one by its plan or its time limit; null while that is unknown, and once it has ended.';
+COMMENT ON COLUMN easeml.run_status.eta_p95_at IS 'When it is expected to be done in 95 of 100 cases.';
 COMMENT ON COLUMN easeml.run_status.price_list IS 'Price list of a planned run, see easeml.prices.';
-COMMENT ON COLUMN easeml.run_status.cost_so_far IS 'Slot time of its recorded units at the prices of price list local; of a planned run, what its instances cost by the rules of its price list, if they were gone now.';
-COMMENT ON COLUMN easeml.run_status.cost_expected IS 'What it is expected to have cost in the end.';
+COMMENT ON COLUMN easeml.run_status.cost_so_far IS 'Slot time of its recorded units at the prices of price list local; for a planned run, what its instances would cost by the rules of its price list if they ended now.';
+COMMENT ON COLUMN easeml.run_status.cost_expected IS 'What it is expected to cost in the end.';
 COMMENT ON COLUMN easeml.run_status.deadline IS 'When it should have ended: its own deadline or that of its tenant, whichever is earlier; null once it has ended.';
-COMMENT ON COLUMN easeml.run_status.is_at_risk IS 'Whether it may end after its deadline, or cost more than its max_cost, in more than 5 of 100 cases; null while nobody knows.';
+COMMENT ON COLUMN easeml.run_status.is_at_risk IS 'Whether it may end after its deadline, or cost more than its max_cost, in more than 5 of 100 cases; null while that is unknown.';
 
-COMMENT ON COLUMN easeml.procedures.procedure IS 'What easeml.select_models takes.';
+COMMENT ON COLUMN easeml.procedures.procedure IS 'Name that easeml.select_models takes.';
 COMMENT ON COLUMN easeml.procedures.is_one_shot IS 'Whether all trials start at once and train to the end; the other procedures decide again after every epoch.';
 COMMENT ON COLUMN easeml.procedures.options IS 'Names of its options, for procedure_options.';
 COMMENT ON COLUMN easeml.procedures.summary IS 'What it does, in a sentence.';
 
-COMMENT ON COLUMN easeml.schedulers.scheduler IS 'What easeml.select_models takes.';
+COMMENT ON COLUMN easeml.schedulers.scheduler IS 'Name that easeml.select_models takes.';
 COMMENT ON COLUMN easeml.schedulers.needs_free_order IS 'Whether it chooses the partitions, and so needs visit_order free.';
 COMMENT ON COLUMN easeml.schedulers.needs_single_holders IS 'Whether each partition must have only one holder.';
 COMMENT ON COLUMN easeml.schedulers.is_default IS 'Whether runs use it by default.';
@@ -197,7 +197,7 @@ COMMENT ON COLUMN easeml.leaderboard.failure_reason IS 'Why the trial failed.';
 COMMENT ON COLUMN easeml.leaderboard.tenant IS 'Tenant that owns the run.';
 COMMENT ON COLUMN easeml.leaderboard.target_epochs IS 'Epoch after which the trial ends or waits for its procedure.';
 COMMENT ON COLUMN easeml.leaderboard.bracket IS 'Bracket of its procedure, from 0.';
-COMMENT ON COLUMN easeml.leaderboard.parent_trial_id IS 'The trial that it began as a copy of.';
+COMMENT ON COLUMN easeml.leaderboard.parent_trial_id IS 'The trial of which it began as a copy.';
 
 COMMENT ON COLUMN easeml.learning_curves.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.learning_curves.trial_id IS 'The trial, see easeml.leaderboard.';
@@ -218,12 +218,12 @@ COMMENT ON COLUMN easeml.learning_curves.measured_at IS 'When the last partition
 COMMENT ON COLUMN easeml.learning_curves.elapsed_seconds IS 'Seconds from the start of the run to measured_at.';
 COMMENT ON COLUMN easeml.learning_curves.training_seconds IS 'Seconds of training steps in this epoch.';
 COMMENT ON COLUMN easeml.learning_curves.tenant IS 'Tenant that owns the run.';
-COMMENT ON COLUMN easeml.learning_curves.n_classes IS 'How many classes have validation rows: metrics know nothing of the others. Null for numbers.';
+COMMENT ON COLUMN easeml.learning_curves.n_classes IS 'Number of classes with validation rows; the metrics ignore all others. Null if the target is a number.';
 
-COMMENT ON COLUMN easeml.leaderboard.n_validation_classes IS 'How many classes have validation rows: validation metrics know nothing of the others. Null for numbers.';
+COMMENT ON COLUMN easeml.leaderboard.n_validation_classes IS 'Number of classes with validation rows; the validation metrics ignore all others. Null if the target is a number.';
 COMMENT ON COLUMN easeml.leaderboard.validation_error IS 'Standard error of validation_metric as the mean over folds; null without folds.';
 COMMENT ON COLUMN easeml.learning_curves.validation_error IS 'Standard error of validation_metric as the mean over folds; null without folds.';
-COMMENT ON COLUMN easeml.leaderboard.n_test_classes IS 'How many classes have test rows: test metrics know nothing of the others. Null for numbers, and before the test.';
+COMMENT ON COLUMN easeml.leaderboard.n_test_classes IS 'Number of classes with test rows; the test metrics ignore all others. Null if the target is a number, and before the test.';
 
 COMMENT ON COLUMN easeml.trial_metrics.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.trial_metrics.trial_id IS 'The trial, see easeml.leaderboard.';
@@ -244,14 +244,14 @@ COMMENT ON COLUMN easeml.trial_metrics.mae IS 'Mean absolute error.';
 COMMENT ON COLUMN easeml.trial_metrics.r2 IS 'Coefficient of determination.';
 COMMENT ON COLUMN easeml.trial_metrics.measured_at IS 'When the last partition was measured.';
 COMMENT ON COLUMN easeml.trial_metrics.tenant IS 'Tenant that owns the run.';
-COMMENT ON COLUMN easeml.trial_metrics.mse IS 'Mean squared error of tensors that come out.';
-COMMENT ON COLUMN easeml.trial_metrics.psnr IS 'Peak signal-to-noise ratio in decibels; null but for tensors.';
-COMMENT ON COLUMN easeml.trial_metrics.ssim IS 'Structural similarity; null but for pictures that come out.';
-COMMENT ON COLUMN easeml.trial_metrics.token_accuracy IS 'Share of steps whose greatest number is the right one; null but for tensors.';
-COMMENT ON COLUMN easeml.learning_curves.mse IS 'Mean squared error of tensors that come out.';
-COMMENT ON COLUMN easeml.learning_curves.psnr IS 'Peak signal-to-noise ratio in decibels; null but for tensors.';
-COMMENT ON COLUMN easeml.learning_curves.ssim IS 'Structural similarity; null but for pictures that come out.';
-COMMENT ON COLUMN easeml.learning_curves.token_accuracy IS 'Share of steps whose greatest number is the right one; null but for tensors.';
+COMMENT ON COLUMN easeml.trial_metrics.mse IS 'Mean squared error of output tensors.';
+COMMENT ON COLUMN easeml.trial_metrics.psnr IS 'Peak signal-to-noise ratio in decibels; null unless the outputs are tensors.';
+COMMENT ON COLUMN easeml.trial_metrics.ssim IS 'Structural similarity; null unless the outputs are pictures.';
+COMMENT ON COLUMN easeml.trial_metrics.token_accuracy IS 'Share of steps whose largest number is the right one; null unless the outputs are tensors.';
+COMMENT ON COLUMN easeml.learning_curves.mse IS 'Mean squared error of output tensors.';
+COMMENT ON COLUMN easeml.learning_curves.psnr IS 'Peak signal-to-noise ratio in decibels; null unless the outputs are tensors.';
+COMMENT ON COLUMN easeml.learning_curves.ssim IS 'Structural similarity; null unless the outputs are pictures.';
+COMMENT ON COLUMN easeml.learning_curves.token_accuracy IS 'Share of steps whose largest number is the right one; null unless the outputs are tensors.';
 
 COMMENT ON COLUMN easeml.training_timeline.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.training_timeline.trial_id IS 'The trial, see easeml.leaderboard.';

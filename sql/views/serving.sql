@@ -12,7 +12,7 @@ LEFT JOIN LATERAL (
     ORDER BY CASE WHEN v.task_id IS NOT NULL AND n.status = 'finished' THEN d.version END DESC NULLS LAST, CASE WHEN m.is_higher_better THEN -c.best_metric_value ELSE c.best_metric_value END NULLS LAST, c.best_loss, c.architecture <> 'ensemble', c.trial_id LIMIT 1) b ON true
 LEFT JOIN easeml.trials t ON t.trial_id = coalesce(p.trial_id, b.trial_id)
 LEFT JOIN easeml.runs r ON r.run_id = t.run_id;
-COMMENT ON VIEW easeml.answering IS 'The trial that answers for each dataset: the deployed one, else the best of the runs that rank by the dataset''s metric, over all versions, of a task those of the newest version that a run has finished on; of equals that with the lower loss, then the oldest (internal).';
+COMMENT ON VIEW easeml.answering IS 'The trial that answers for each dataset: the deployed one, else the best of the runs that rank by the dataset''s metric, over all versions (for a task only the newest version with a finished run). Of equal trials the one with the lower loss answers, then the oldest (internal).';
 COMMENT ON COLUMN easeml.answering.tenant IS 'Tenant that owns the dataset.';
 COMMENT ON COLUMN easeml.answering.dataset_name IS 'The dataset.';
 COMMENT ON COLUMN easeml.answering.metric IS 'Metric of the dataset.';
@@ -39,7 +39,7 @@ LEFT JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch AND e.split = 'validation'
 LEFT JOIN LATERAL (SELECT h.trial_id, h.reason, h.since FROM easeml.servings h WHERE h.tenant = a.tenant AND h.dataset_name = a.dataset_name
     ORDER BY h.serving_id DESC LIMIT 1) s ON s.trial_id = a.trial_id;
-COMMENT ON VIEW easeml.serving IS 'What answers easeml.predict for each dataset, and why. easeml.serving_history shows what answered before.';
+COMMENT ON VIEW easeml.serving IS 'Which trial answers easeml.predict for each dataset, and why. easeml.serving_history shows what answered before.';
 COMMENT ON COLUMN easeml.serving.tenant IS 'Tenant that owns the dataset.';
 COMMENT ON COLUMN easeml.serving.dataset_name IS 'The dataset.';
 COMMENT ON COLUMN easeml.serving.trial_id IS 'The trial that answers, see easeml.leaderboard; null if none does.';
@@ -51,7 +51,7 @@ COMMENT ON COLUMN easeml.serving.validation_metric IS 'Value of that metric on t
 COMMENT ON COLUMN easeml.serving.best_epoch IS 'The epoch whose state answers.';
 COMMENT ON COLUMN easeml.serving.is_deployed IS 'Whether it was chosen by hand (easeml.deploy, easeml.rollback).';
 COMMENT ON COLUMN easeml.serving.reason IS 'Why it answers, in words.';
-COMMENT ON COLUMN easeml.serving.since IS 'Since when it answers.';
+COMMENT ON COLUMN easeml.serving.since IS 'When it began to answer.';
 
 CREATE VIEW easeml.serving_history WITH (security_invoker) AS
 SELECT s.serving_id, s.tenant::text AS tenant, s.dataset_name, s.since, s.trial_id, s.reason, s.is_deployed, s.metric, s.metric_value,
@@ -63,8 +63,8 @@ COMMENT ON COLUMN easeml.serving_history.tenant IS 'Tenant that owns the dataset
 COMMENT ON COLUMN easeml.serving_history.dataset_name IS 'The dataset.';
 COMMENT ON COLUMN easeml.serving_history.since IS 'When the trial began to answer.';
 COMMENT ON COLUMN easeml.serving_history.trial_id IS 'The trial that answered from then on; null if none did.';
-COMMENT ON COLUMN easeml.serving_history.reason IS 'better (by the metric), deployed, undeployed, rolled back, dropped (the former one, by force), metric (another one was chosen) or refreshed (better on new rows, see easeml.refresh_history).';
+COMMENT ON COLUMN easeml.serving_history.reason IS 'better (by the metric), deployed, undeployed, rolled back, dropped (the former trial was dropped by force), metric (another metric was chosen) or refreshed (better on new rows, see easeml.refresh_history).';
 COMMENT ON COLUMN easeml.serving_history.is_deployed IS 'Whether it was chosen by hand.';
-COMMENT ON COLUMN easeml.serving_history.metric IS 'The metric of the dataset then.';
-COMMENT ON COLUMN easeml.serving_history.metric_value IS 'Value of that metric on the validation rows then.';
-COMMENT ON COLUMN easeml.serving_history.is_kept IS 'Whether the trial is still there, so that easeml.deploy can choose it.';
+COMMENT ON COLUMN easeml.serving_history.metric IS 'Metric of the dataset at that time.';
+COMMENT ON COLUMN easeml.serving_history.metric_value IS 'Value of that metric on the validation rows at that time.';
+COMMENT ON COLUMN easeml.serving_history.is_kept IS 'Whether the trial still exists, so that easeml.deploy can choose it.';

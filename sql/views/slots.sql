@@ -55,10 +55,10 @@ COMMENT ON COLUMN easeml.segment_status.n_active_slots IS 'Number of its slots t
 COMMENT ON COLUMN easeml.segment_status.n_partitions IS 'Number of partitions that it holds, of bound datasets that you may see.';
 COMMENT ON COLUMN easeml.segment_status.n_bytes IS 'Packed bytes of those partitions.';
 COMMENT ON COLUMN easeml.segment_status.engine IS 'What kind of server it is: postgres, citus (a worker of a Citus cluster), or greenplum (a segment of a Greenplum cluster).';
-COMMENT ON COLUMN easeml.segment_status.service IS 'Libpq''s name of the server that it is; null: this server.';
-COMMENT ON COLUMN easeml.segment_status.checked_at IS 'When its server was last looked at.';
-COMMENT ON COLUMN easeml.segment_status.refusal IS 'Why no units run there; null: nothing is known against it.';
-COMMENT ON COLUMN easeml.segment_status.content IS 'Which one it is of a cluster whose coordinator the service names: a segment of Greenplum, the group of a worker of Citus; null: the server itself.';
+COMMENT ON COLUMN easeml.segment_status.service IS 'Name of its server in pg_service.conf; null: this server.';
+COMMENT ON COLUMN easeml.segment_status.checked_at IS 'When its server was last checked.';
+COMMENT ON COLUMN easeml.segment_status.refusal IS 'Why no units run there; null: no reason is known.';
+COMMENT ON COLUMN easeml.segment_status.content IS 'Which member of a cluster it is, if the service names the cluster''s coordinator: a segment of Greenplum, or the group of a worker of Citus; null: the server itself.';
 
 COMMENT ON COLUMN easeml.coordinator_status.lease_number IS 'Number that it drew when it took over.';
 COMMENT ON COLUMN easeml.coordinator_status.host IS 'Machine that it runs on.';
@@ -66,6 +66,6 @@ COMMENT ON COLUMN easeml.coordinator_status.process_id IS 'Process on that machi
 COMMENT ON COLUMN easeml.coordinator_status.version IS 'Version of its package.';
 COMMENT ON COLUMN easeml.coordinator_status.started_at IS 'When it took over.';
 COMMENT ON COLUMN easeml.coordinator_status.heartbeat_at IS 'When it sent its last heartbeat.';
-COMMENT ON COLUMN easeml.coordinator_status.stopped_at IS 'When it stopped in good order; null if it runs or was killed.';
+COMMENT ON COLUMN easeml.coordinator_status.stopped_at IS 'When it shut down in good order; null if it runs or was killed.';
 COMMENT ON COLUMN easeml.coordinator_status.heartbeat_age_seconds IS 'Seconds since its last heartbeat.';
 COMMENT ON COLUMN easeml.coordinator_status.is_alive IS 'Whether it holds the lease and sent a heartbeat within ten seconds.';

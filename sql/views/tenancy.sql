@@ -4,9 +4,9 @@ CREATE VIEW easeml.policies WITH (security_invoker) AS
 SELECT 'policy'::text AS kind, p.policy AS name, p.policy = t.policy AS is_in_use, p.is_default, p.summary FROM easeml.list_policies() p, easeml.current_tenancy() t
 UNION ALL
 SELECT 'prior', p.prior, p.prior = t.prior, p.is_default, p.summary FROM easeml.list_priors() p, easeml.current_tenancy() t;
-COMMENT ON VIEW easeml.policies IS 'Policies (which run opens its next arm) and priors (what is believed of arms beforehand), and which are in use; easeml.set_policy chooses.';
+COMMENT ON VIEW easeml.policies IS 'Policies (which run opens its next arm) and priors (the beliefs about arms at the start), and which are in use; easeml.set_policy chooses.';
 COMMENT ON COLUMN easeml.policies.kind IS 'policy or prior.';
-COMMENT ON COLUMN easeml.policies.name IS 'What easeml.set_policy takes.';
+COMMENT ON COLUMN easeml.policies.name IS 'Name that easeml.set_policy takes.';
 COMMENT ON COLUMN easeml.policies.is_in_use IS 'Whether the coordinator uses it now.';
 COMMENT ON COLUMN easeml.policies.is_default IS 'Whether it is used until an administrator chooses another.';
 COMMENT ON COLUMN easeml.policies.summary IS 'What it does, in a sentence.';

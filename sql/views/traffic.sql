@@ -21,7 +21,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT least(coalesce(sum(c.n_bytes), 0), 9223372036854775807)::bigint AS row_bytes, coalesce(sum(c.seconds), 0) AS row_seconds
     FROM easeml.row_copies c WHERE c.run_id = r.run_id) w;
-COMMENT ON VIEW easeml.run_traffic IS 'How much state each run stored, how much of it moved to other sessions, and how much is kept; and the rows that went to nodes for it.';
+COMMENT ON VIEW easeml.run_traffic IS 'How much state each run stored, how much of it moved to other sessions, how much is kept, and which rows were copied to nodes for the run.';
 
 COMMENT ON COLUMN easeml.run_traffic.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.run_traffic.n_units IS 'Number of recorded units.';
@@ -32,9 +32,9 @@ COMMENT ON COLUMN easeml.run_traffic.n_live_states IS 'Number of states that are
 COMMENT ON COLUMN easeml.run_traffic.live_state_bytes IS 'Bytes of the kept states.';
 COMMENT ON COLUMN easeml.run_traffic.largest_state_bytes IS 'Size of the largest state that was written.';
 COMMENT ON COLUMN easeml.run_traffic.tenant IS 'Tenant that owns the run.';
-COMMENT ON COLUMN easeml.run_traffic.n_node_hops IS 'How often a unit started from a state that had come from another server.';
-COMMENT ON COLUMN easeml.run_traffic.n_node_hops_ahead IS 'How often it was there before the unit asked.';
+COMMENT ON COLUMN easeml.run_traffic.n_node_hops IS 'Number of units that started from a state that had come from another server.';
+COMMENT ON COLUMN easeml.run_traffic.n_node_hops_ahead IS 'Number of these states that had arrived before the unit asked for them.';
 COMMENT ON COLUMN easeml.run_traffic.node_bytes IS 'Bytes of these states on the wire.';
 COMMENT ON COLUMN easeml.run_traffic.node_seconds IS 'Seconds that they took to travel.';
-COMMENT ON COLUMN easeml.run_traffic.row_bytes IS 'Bytes of packed rows that went to nodes, because units of the run there were the first to need them.';
+COMMENT ON COLUMN easeml.run_traffic.row_bytes IS 'Bytes of packed rows that were copied to nodes because units of the run were the first there to need them.';
 COMMENT ON COLUMN easeml.run_traffic.row_seconds IS 'Seconds that they took to travel.';
