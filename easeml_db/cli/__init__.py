@@ -1,4 +1,4 @@
-"""The command `easeml`: the one place that wires everything. Exit codes: 0 done, 1 failed, 2 wrong usage."""
+"""The command `easeml`, the one place that wires all parts together. Exit codes: 0 done, 1 failed, 2 wrong usage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""easeml allocations and profiles: which devices the trials of a run had, and what was measured for that."""
+"""easeml allocations and profiles: which devices the trials of a run had, and the measurements behind that choice."""
 
 from __future__ import annotations
 

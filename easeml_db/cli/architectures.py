@@ -1,4 +1,4 @@
-"""easeml architecture: networks of installed packages, which an administrator adds to those that easeml has."""
+"""easeml architecture: networks from installed packages that an administrator registers beside easeml's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that many commands take: a run, and what has a syntax of its own (lists, JSON in place or in a file)."""
+"""Arguments that many commands take: a run, lists with commas, and JSON (in place or in a file)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""easeml coordinator and install: the same for a server that exists already."""
+"""easeml coordinator and install: what easeml up does, but for a server that exists already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""easeml demo: the main job from nothing to predictions, with the SQL that does it."""
+"""easeml demo: the main job, from an empty server to predictions, with the SQL that does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demonstration on three private servers shows besides: rows and states lie on two of them."""
+"""The extra steps of the demonstration on three private servers, two of which hold rows and states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part in the demonstration of many tenants, and the statements that are said for them."""
+"""The roles in the demonstration of many tenants, and the statements that the demo executes for them."""
 
 from __future__ import annotations
 

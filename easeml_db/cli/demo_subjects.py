@@ -1,4 +1,4 @@
-"""What the demo shows: two datasets, and the statements that are said about them."""
+"""The two datasets of the demo, and the statements that it executes on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""easeml demo tenants: four roles share one database, and a policy decides whose arm is opened next."""
+"""easeml demo tenants: four roles share one database, and a policy decides whose arm opens next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""easeml doctor: look at everything that has to fit together, and say what to do about each fault."""
+"""easeml doctor: check everything that has to fit together, and say what to do about each fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""easeml drift: how far new rows are from those that were trained on."""
+"""easeml drift: how far new rows have drifted from the training rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""easeml evaluate, explain and the commands beside them: how good is what answers, and what does it look at?"""
+"""easeml evaluate, explain and related commands: how good the answering trial is, and which inputs it relies on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor thinks of what it sees: facts in, findings out."""
+"""How the doctor judges what it has checked: facts in, findings out."""
 
 from __future__ import annotations
 

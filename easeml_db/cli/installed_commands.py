@@ -1,7 +1,7 @@
 """Commands that other distributions install: each registers a click command under the entry point group below.
 
-The papers' experiments come this way. Where they are missing or do not load, a command of the same name says what to
-install, so that nobody meets a traceback and every other command still works.
+The papers' experiments are installed this way. If they are missing or do not load, a command of the same name says what
+to install: the user sees no traceback, and every other command still works.
 """
 
 from __future__ import annotations

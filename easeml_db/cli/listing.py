@@ -1,4 +1,4 @@
-"""Commands that list the rows of a query, and groups that list something where no command of theirs is named."""
+"""Commands that list the rows of a query, and groups that list something when called without a subcommand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands about one slot or segment: each calls a function of the extension, then shows how things stand."""
+"""Commands on one slot or segment: each calls a function of the extension, then shows the new state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tables for people, drawn by rich: a module of their own, since importing it takes longer than most commands run."""
+"""Tables for people, drawn by rich. They have a module of their own because importing rich takes longer than most
+commands.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""easeml replay: does a trial, trained again along its stored visit order, come out as the same bytes?"""
+"""easeml replay: check that a trial, trained again along its stored visit order, gives the same bytes."""
 
 from __future__ import annotations
 

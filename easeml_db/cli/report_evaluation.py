@@ -1,4 +1,4 @@
-"""What a report shows of the best trial on held-out rows, as the functions of evaluation tell the caller."""
+"""What a report shows of the best trial on held-out rows: results of the SQL functions of evaluation."""
 
 from __future__ import annotations
 

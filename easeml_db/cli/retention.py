@@ -1,4 +1,4 @@
-"""easeml retention and prune: how long old rows are kept, and removing them."""
+"""easeml retention and prune: set how long old rows are kept, and remove them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is known of a run at one instant, what changed since the last reading, and how long it will still take.
+"""A run at one instant: its progress, what changed since the last reading, and the time that it still needs.
 
-Only values in and out; the screen and the plain lines are made from them.
+Values in, values out; the screen and the plain lines are made from them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statements that commands say: named queries, and calls of the extension's functions."""
+"""Statements that commands execute: named queries, and calls of the extension's functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that tasks are made of and fed with: folders of pictures, arrays, and lines of JSON."""
+"""Files from which tasks are made and fed: folders of pictures, arrays, and lines of JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""easeml task: say what goes in and what comes out, feed examples, look at them, ask the best model."""
+"""easeml task: declare inputs and outputs, feed and review examples, and ask the best model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of many tenants side by side: live in a terminal, a line per change where there is none."""
+"""Runs of many tenants side by side: live in a terminal, otherwise one line per change."""
 
 from __future__ import annotations
 

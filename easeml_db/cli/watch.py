@@ -1,4 +1,4 @@
-"""easeml watch: a run live in the terminal, or a line per change where there is none."""
+"""easeml watch: a run, live in a terminal, otherwise one line per change."""
 
 from __future__ import annotations
 

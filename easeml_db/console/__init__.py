@@ -1,6 +1,6 @@
-"""The console: pages in a browser about tasks and runs, for whoever logs in as a role of the database.
+"""The console: pages in a browser about tasks and runs, for users who log in as a role of the database.
 
-settings.py    what `easeml console` was asked for
+settings.py    the options of `easeml console`
 logins.py      who is logged in, in this process alone
 rows.py        what a role sees, over a connection of that role
 curves.py      learning curves as lines of an SVG, a pure function
@@ -8,5 +8,5 @@ pictures.py    examples and answers as PNG
 pages.py       the pages
 app.py         the application: security headers, logins, errors
 
-Nothing is shown that the role could not ask in SQL: each page opens a connection of that role. Pages have no script.
+A page shows only what the role could query in SQL, because it opens a connection as that role. Pages have no script.
 """

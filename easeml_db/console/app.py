@@ -1,4 +1,4 @@
-"""The application: who may come in, the headers of every answer, and what is said of errors."""
+"""The application: access checks, the headers of every response, and the pages for errors."""
 
 from __future__ import annotations
 

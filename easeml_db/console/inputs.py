@@ -1,4 +1,4 @@
-"""What goes into a task, said by an example that the form shows."""
+"""The example input of a task that the form shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is logged in: kept in this process alone, under tokens that only their browsers have."""
+"""Logged-in users, kept only in this process, under tokens that only their browsers have."""
 
 from __future__ import annotations
 

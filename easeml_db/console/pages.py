@@ -1,4 +1,4 @@
-"""The pages. Each reads over a connection of the role that is logged in; forms that write send it back to a page."""
+"""The pages. Each reads over a connection of the logged-in role; a form that writes redirects to a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a role sees, read over a connection of that role: no right of the console's own is in between."""
+"""What a role sees, read over a connection of that role, so that the console adds no rights of its own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The web server of the console: waitress, whose threads and connections are bounded, and which reads slow requests
-without a thread for each."""
+"""The web server of the console. It is waitress, which bounds threads and connections, and needs no thread for each
+slow request.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `easeml console` was asked for."""
+"""The options of `easeml console`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles of devices that allocations read, and the log of what they decided."""
+"""Device profiles that allocations read, and the log of their decisions."""
 
 from __future__ import annotations
 

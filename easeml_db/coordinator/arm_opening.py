@@ -1,6 +1,6 @@
-"""Opens arms of runs as the tenancy policy decides, and closes them once their trials are over.
+"""Opening of arms as the tenancy policy decides, and closing once their trials have ended.
 
-A decision counts once the tables have it; then the pool and the dispatcher are told.
+A decision takes effect once it is in the tables; then the pool and the dispatcher are told.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Priors and beliefs of runs on their way to the tables, many in one statement."""
+"""Priors and beliefs of runs, written to the tables many in one statement."""
 
 from __future__ import annotations
 

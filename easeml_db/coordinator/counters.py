@@ -1,4 +1,4 @@
-"""What a coordinator has heard since it began, counted: for those who watch it."""
+"""Counters of the messages that a coordinator has received since it started, for monitoring."""
 
 from __future__ import annotations
 

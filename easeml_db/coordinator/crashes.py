@@ -1,4 +1,4 @@
-"""Units during which the server crashed, until the tables know of them: they outlive the coordinator."""
+"""Units during which the server crashed, kept until they are recorded: they outlive the coordinator."""
 
 from __future__ import annotations
 

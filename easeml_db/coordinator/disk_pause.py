@@ -1,4 +1,4 @@
-"""While a disk is full nothing is started, for longer each time."""
+"""A pause while a disk is full: the coordinator starts no units, and each pause is longer than the last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slot time of units that failed or were cancelled: it counts into what their tenant has used, like that of others."""
+"""Slot time of failed or cancelled units, which counts towards their tenant's usage like that of recorded units."""
 
 from __future__ import annotations
 

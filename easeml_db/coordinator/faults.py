@@ -1,4 +1,4 @@
-"""Whose fault an error is: what the rows of one run raise ends that run, and no other."""
+"""Attribution of errors: an error that the rows of one run raise ends that run and no other."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The life of instances: wanted, started, given slots, released, stopped.
 
-An instance is in the tables before its program is called, and stays there until it is known to be gone. So whoever
-takes over finds all of them, starts none twice and forgets none.
+An instance is in the tables before its program is called, and stays there until it is known to be gone. So a
+coordinator that takes over finds all of them, starts none twice and forgets none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The coordinator's lease: the one place that asks whether it still holds."""
+"""The coordinator's lease: the one place that checks whether it is still valid."""
 
 from __future__ import annotations
 

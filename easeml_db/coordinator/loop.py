@@ -1,4 +1,4 @@
-"""The loop: start units, record what came of them, keep the lease.
+"""The loop: start units, record their results, keep the lease.
 
 The coordinator holds no truth, only a cache of the tables.
 """

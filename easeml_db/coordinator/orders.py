@@ -1,4 +1,4 @@
-"""What the executor is told of a start: each unit with its seed and its slot."""
+"""The order that starts units: each unit with its seed and its slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are put aside: an open transaction holds their rows, and slots work for others meanwhile."""
+"""Paused runs: an open transaction of somebody else has locked their rows, and slots work for other runs meanwhile."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Carries plans out: at each stage a run's instances are requested and released, and the rest is planned again.
+"""Execution of plans: at each stage it requests and releases instances, and plans the rest of the run again.
 
 A run is planned again when a stage has ended, when its forecast leaves the plan, when instances do not come up, and
-when other tenants want slots. It ends with what it has once going on would cost more than it may.
+when other tenants want slots. It ends with what it has once continuing would exceed its max_cost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Asks each arm's procedure about its trials at the end of every epoch, and records what it decides.
+"""Queries of each arm's procedure at the end of every epoch, and records of its decisions.
 
-The coordinator's loop says when something has happened; the dispatcher is told what the tables then say. A procedure
-decides on what the tables say of its trials, so the runner keeps only which arms it has to ask about. What is known of
-a run is the dispatcher's.
+The coordinator's loop reports each event to the runner; the runner tells the dispatcher what the tables then hold. A
+procedure decides from the recorded trials in the tables, so the runner remembers only which arms it still has to ask
+about. All other knowledge of a run is the dispatcher's.
 """
 
 from __future__ import annotations

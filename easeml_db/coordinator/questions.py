@@ -1,5 +1,5 @@
-"""A question to a procedure, and its answer as the tables take it: pure, and asked in a thread of its own, since it may
-be about ten thousand trials.
+"""A question to a procedure, and its answer in the form of the tables. It is pure, and runs in a thread of its own
+because it may concern ten thousand trials.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When the space of pruned states is worth a vacuum."""
+"""The rule for when pruned states leave enough space to justify a vacuum."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads runs that are new or have changed, many in a few statements, while the units of others go on.
+"""Reading of new and changed runs, many in a few statements, while units of other runs continue.
 
-A burst of a thousand runs is read a hundred at a time: arms of these are opened before the next hundred is read.
+It reads a burst of a thousand runs a hundred at a time, and opens arms of each hundred before it reads the next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the loop behaves."""
+"""Settings of the loop."""
 
 from __future__ import annotations
 

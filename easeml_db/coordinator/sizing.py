@@ -1,4 +1,4 @@
-"""How many instances a planned run is to have now: what its stage needs, of what there is for it."""
+"""How many instances a planned run should have now: what its stage needs, limited by what is available to it."""
 
 from __future__ import annotations
 

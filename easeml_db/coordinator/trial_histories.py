@@ -1,5 +1,5 @@
-"""What procedures know of the trials of each arm, kept between two questions: of a large run only the trials that have
-changed are read again.
+"""What procedures know of the trials of each arm, kept between two questions, so that only changed trials of a large
+run are read again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What follows when a unit came to nothing: it is offered again, or its trial fails."""
+"""Handling of units that failed or were lost: the unit is queued again, or its trial fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What coordinators know and the tables do not yet: it outlives them where the server goes away."""
+"""What a coordinator knows and has not recorded yet. It outlives the coordinator if the server goes away."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Everything that is decided, as pure functions of values: no clock, no global randomness, no file, no socket."""
+"""All decisions, as pure functions of values: no clock, no global randomness, no file, no socket."""

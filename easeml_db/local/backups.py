@@ -1,4 +1,4 @@
-"""A whole database as one file: schema easeml, the tables of tasks, and all else that pg_dump takes along."""
+"""A whole database as one file: schema easeml, the tables of tasks, and everything else that pg_dump includes."""
 
 from __future__ import annotations
 

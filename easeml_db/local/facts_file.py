@@ -1,4 +1,4 @@
-"""What is remembered of a private server between two commands: port, binaries, builds. One JSON file in its folder."""
+"""Facts about a private server that commands keep in one JSON file in its folder: port, binaries, builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinator's log: lines for people or JSON lines for programs, with run and trial, in files that take turns."""
+"""The coordinator's log: lines for people or JSON lines for programs, with run and trial, in rotating files."""
 
 from __future__ import annotations
 

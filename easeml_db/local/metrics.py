@@ -1,6 +1,6 @@
 """Numbers for Prometheus: one page of text over HTTP, for this machine alone.
 
-Not a library: it would bring a server with threads, for a page of thirty lines that is made of one row.
+It uses no library, because one would bring a server with threads for a page of thirty lines made from one row.
 """
 
 from __future__ import annotations

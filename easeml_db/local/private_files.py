@@ -1,9 +1,9 @@
 """Files and folders of the private server that other users of the machine can neither read nor prepare.
 
-In a folder where others may write, such as the system's temporary one, a name may stand for what they have put there:
-a symbolic link, or a folder that they keep open. So a folder is looked at before it is used, and a file is written
-under a new name, for its owner alone, and then takes its place. Root writes into folders of the server's user, who
-must not be able to lead root elsewhere either: links are never followed.
+In a folder where others may write, such as the system's temporary one, a name may stand for something that they have
+put there: a symbolic link, or a folder that they keep open. So a folder is checked before it is used, and a file is
+written under a new name, for its owner alone, and then moved into place. Root writes into folders of the server's user,
+who must not be able to redirect root elsewhere either: links are never followed.
 """
 
 from __future__ import annotations

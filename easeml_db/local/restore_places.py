@@ -1,6 +1,7 @@
-"""Where a restore makes its database: beside the one that it is for, under a name and a comment that say so.
+"""Where a restore makes its database: beside the one that it will replace, marked by its name and a comment.
 
-A database without that comment is somebody's, whatever its name. One restore at a time works in a cluster.
+A database without that comment belongs to somebody else, whatever its name. Only one restore at a time works in a
+cluster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Roles that a dump names and a cluster lacks: made before its rows come, complete once its database is in its place.
+"""Roles that a dump names and a cluster lacks: created before the rows are loaded, complete once the database is in
+place.
 
-Until then each has a comment that says so: an interrupted restore takes them away, and the next one goes on with those
-of a restore that was killed.
+Until then a comment marks each as unfinished: an interrupted restore removes them, and the restore after a killed one
+continues with its roles.
 """
 
 from __future__ import annotations

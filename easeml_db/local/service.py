@@ -1,4 +1,4 @@
-"""A coordinator process: the loop wired to PostgreSQL, started again after the server was away, ended by a signal."""
+"""A coordinator process: the loop wired to PostgreSQL, restarted after the server was away, ended by a signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that goes on beside the coordinator, and whose failures show elsewhere."""
+"""Work beside the coordinator, whose failures are reported elsewhere."""
 
 from __future__ import annotations
 

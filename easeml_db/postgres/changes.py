@@ -1,7 +1,8 @@
-"""What others change, found by looking: runs that are asked for, cancelled, resumed or dropped, slots, tenants' terms.
+"""Changes by others, found by polling: runs that are requested, cancelled, resumed or dropped, slots, settings of
+tenants.
 
-Nothing here listens. Any role may notify, without end and on any channel, and a queue of notifications that somebody
-keeps from being read makes every NOTIFY of the server fail. A look costs less than a millisecond.
+Nothing here uses LISTEN. Any role may notify without limit on any channel, and if somebody keeps the queue of
+notifications from being read, every NOTIFY of the server fails. A poll costs less than a millisecond.
 """
 
 from __future__ import annotations

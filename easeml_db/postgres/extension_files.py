@@ -1,6 +1,6 @@
 """The files of the extensions: found beside the package, built from their sources, put where a server looks for them.
 
-easeml is that of the control server, easeml_segment that of other servers.
+easeml is the extension of the control server, easeml_segment that of other servers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keeps forecasts of the runs under way, so that nobody who looks at a run has to make one.
+"""Stored forecasts of the runs under way, so that a query about a run need not compute one.
 
-They are made beside the loop: in the background, by a session of its own, one run at a time, tenants in turn. What a
-forecast costs is bounded three times: by a timeout, by a rest of four times as long after each, and by a rest of the
-run itself. So forecasts take no more than a fifth of a core, however many runs there are and however large.
+They are made beside the loop: in the background, by a separate session, one run at a time, tenants in turn. Three
+things bound their cost: a timeout, a rest of four times as long after each forecast, and a minimum interval for each
+run. So forecasts take no more than a fifth of a core, however many runs there are and however large.
 """
 
 from __future__ import annotations

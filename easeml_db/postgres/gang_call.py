@@ -1,8 +1,8 @@
 """The calls of one order, side by side on the sessions of its slots: the first failure ends them all.
 
 A unit on one slot is a gang of one, and so is a whole round. The sessions of a gang exchange tensors in a group of
-processes that they form under a token and keep. A token is worth nothing any more once one of its sessions is gone or a
-gang has failed.
+processes that they form under a token and keep. A token becomes invalid once one of its sessions is gone or a gang has
+failed.
 """
 
 from __future__ import annotations

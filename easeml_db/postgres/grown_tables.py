@@ -1,7 +1,7 @@
-"""Has sessions plan anew where tables have grown: of slots, of whoever predicts or reads, and the coordinator's own.
+"""Replanning after tables have grown: in sessions of slots, of clients that predict or read, and of the coordinator.
 
-A session keeps its plans. One that was made while a table was a page long reads all of it, until statistics change.
-Autovacuum looks for that once a minute; a tenant whose runs have many trials fills a table in less.
+A session keeps its plans. A plan that was made while a table had one page scans all of it until statistics change.
+Autovacuum checks for that once a minute, but a tenant whose runs have many trials fills a table in less.
 """
 
 from __future__ import annotations

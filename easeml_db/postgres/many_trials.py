@@ -1,4 +1,4 @@
-"""Rows of very many trials become values beside the loop."""
+"""Conversion of rows of very many trials into values, outside the loop's thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sessions of all slots share of a node: what is fetched from it, what is on its way there, what is garbage.
+"""What the sessions of all slots on a node share: what is fetched from it, what is on its way there, what is garbage.
 
 States go from node to node through connections of their own, since the sessions of slots are busy: one that sends and
 one that receives, so that two nodes that send to each other never wait for each other. Rows go through a third.

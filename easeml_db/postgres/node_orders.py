@@ -1,6 +1,6 @@
-"""What the order of a unit says to a node: which rows and states it needs there, and how it is recorded.
+"""The order of a unit on a node: which rows and states it needs there, and how it is recorded.
 
-A unit is over one partition; a whole round is over all, and is recorded with what was done of each.
+A unit covers one partition; a whole round covers all, and is recorded with the results of each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The packed rows that a node has, and how those that a unit needs besides get there: once, packed.
+"""The packed rows that a node has, and the transfer of those that a unit lacks: once, packed.
 
-They come from the control server, or from the node that was given them when the dataset was packed. A whole round needs
-all partitions, so most of its rows come from others. A node that does not answer is waited for.
+They come from the control server, or from the node that got them when the dataset was packed. A whole round needs all
+partitions, so most of its rows come from other nodes. If a node does not answer, the unit waits for it.
 """
 
 from __future__ import annotations

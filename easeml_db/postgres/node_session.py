@@ -1,9 +1,9 @@
 """The session of a slot on another server: units are opened and recorded here, and trained there.
 
 The commit point is the row on the control server. The node writes the new state first, under a number that no row has
-yet; then one fenced transaction here records the unit, the row of the state and the trial's pointer to it. Whatever
-dies in between leaves bytes to which nothing points, and they are removed. The state at the end of an epoch is copied
-here in that same transaction: what predicts, and what an epoch begins with, is always on the control server as well.
+yet; then one fenced transaction here records the unit, the row of the state and the trial's pointer to it. A crash in
+between leaves bytes to which nothing points; they are removed later. The state at the end of an epoch is copied here in
+that same transaction, so the control server always has the states that predict and those that an epoch begins with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packed rows and states on a server: what moves them knows this contract, and no table.
+"""Packed rows and states on a server: code that moves them uses this contract, and knows no table.
 
 A store is chosen once, when a connection is opened (nodes.py), and goes along with it from there on.
 """

@@ -1,4 +1,4 @@
-"""Connections to a node that are opened when they are needed: for what goes on beside the sessions of its slots."""
+"""Connections to a node, opened on demand, for work beside the sessions of its slots."""
 
 from __future__ import annotations
 

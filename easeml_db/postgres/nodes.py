@@ -1,7 +1,7 @@
 """Other servers that are segments: how they are reached, and whether they fit.
 
-A node is named by a libpq service, so host, user and password stand in files of whoever connects, and in no table. What
-the driver says of a connection may name host and user: it is told as a detail, which no table keeps.
+A node is named by a libpq service, so host, user and password are in the files of the connecting user, and in no table.
+Messages of the driver may name host and user, so they are passed on as an error's detail, which no table keeps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the coordinator does again and again beside its loop, in a session of its own."""
+"""Tasks that the coordinator repeats beside its loop, each in a session of its own."""
 
 from __future__ import annotations
 

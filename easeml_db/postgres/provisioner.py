@@ -1,7 +1,7 @@
 """Provisioners: this server's own slots, and programs that an administrator has registered.
 
-A program is called without a shell, as the coordinator's user, with the request in its environment; nothing of a tenant
-reaches it. It prints one JSON object. Each call has a timeout, after which the program and all that it has
+A program is called without a shell, as the coordinator's user, with the request in its environment; nothing that a
+tenant wrote reaches it. It prints one JSON object. Each call has a timeout, after which the program and all that it has
 started are killed; what it printed is kept, up to a bound.
 
     start   starts an instance for EASEML_REQUEST_ID, or finds the one that it has started for it already

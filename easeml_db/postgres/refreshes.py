@@ -1,8 +1,8 @@
-"""Has datasets looked at that are refreshed, each by a process of its own that logs in as the tenant.
+"""Checks of refreshed datasets, each by a process of its own that logs in as the tenant.
 
-A source may be a view, which calls functions of whoever made it. So it is read with the rights of its tenant and no
-others, and what it sends does not come into this process. A look is bounded: one for each tenant at a time, some in
-all, a time after which the process is killed, a shorter one while others wait, and a rest after one that failed.
+A source may be a view that calls functions of the role that made it. So it is read with the rights of its tenant only,
+and its data does not enter this process. Checks are bounded: one at a time for each tenant, a few in all, a time limit
+after which the process is killed (shorter while others wait), and a rest after a failure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows on their way from one server to another by binary COPY, of which this process keeps one piece."""
+"""Transfer of rows from one server to another by binary COPY; this process holds one piece at a time."""
 
 from __future__ import annotations
 

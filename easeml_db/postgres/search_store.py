@@ -1,4 +1,4 @@
-"""What procedures see and decide, in PostgreSQL."""
+"""What procedures see and decide, stored in PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a state is that lies on nodes only. A trial whose state is lost goes back to where its epoch began."""
+"""The location of a state that lies on nodes only. A trial whose state is lost goes back to the start of its epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""States on nodes to which no row points, and which are no garbage: this process is about to record or to read them."""
+"""States on nodes to which no row points but which are not garbage, because this process is about to record or read
+them.
+"""
 
 from __future__ import annotations
 

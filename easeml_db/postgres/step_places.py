@@ -1,10 +1,11 @@
-"""Who has the few places in which the service takes steps for tenants unasked, such as looks at what is refreshed.
+"""The few places in which the service takes steps for tenants on its own initiative, such as checks of refreshed
+datasets.
 
-A step may take half an hour, and nobody knows beforehand which will. So of all places one may be held that long while
-others wait, and the rest are given on after a minute: however many tenants hold places for as long as they can, each
-other one begins after a minute for each tenant that is before it. Whoever was ended stands in line for the one long
-place, and has it for a whole step when its turn comes: nobody who needs long is kept from it for ever. While nobody
-waits who has not had its minute, nobody is ended.
+A step may take half an hour, and nobody knows beforehand which will. So while others wait, only one place may be held
+that long, and the rest are freed after a minute. However many tenants hold places as long as they can, each waiting
+tenant begins after a minute for each tenant before it. A tenant whose step was ended queues for the one long place, and
+has it for a whole step when its turn comes, so no long step is postponed for ever. No step is ended unless a tenant
+waits that has not had its minute.
 """
 
 from __future__ import annotations

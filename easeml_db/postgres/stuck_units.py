@@ -1,8 +1,8 @@
-"""Units that give no sign of life: a session of its own looks after them, and escalates.
+"""Units that give no sign of life: a separate session watches for them, and escalates.
 
-A unit commits about ten times a second, so the age of its process's transaction is the time since it last showed
-life. Beyond its lease a unit is cancelled, then its process terminated; what takes no notice of either is stuck in
-code that cannot be interrupted, and is given up. A unit that waits for somebody's lock is not stuck: it waits.
+A unit commits about ten times a second, so the age of its process's transaction is the time since it last showed life.
+Beyond its lease a unit is cancelled, then its process is terminated. A unit that reacts to neither is stuck in code
+that cannot be interrupted, and its slot is given up. A unit that waits for somebody's lock does not count as stuck.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looks after tasks in the background: what was fed or switched is packed, and runs begin by their rules."""
+"""Background work for tasks: it packs examples that were fed or switched, and starts runs by the tasks' rules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""States and packed rows on their way from one server to another: binary COPY, of which this process keeps one piece.
+"""Transfer of states and packed rows from one server to another by binary COPY; this process holds one piece at a time.
 
-What arrives is there as a whole or not at all, and a second one of the same name finds the first.
+A transfer arrives as a whole or not at all, and a second transfer under the same name finds the first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the executor knows of a slot's session, wherever it is."""
+"""The executor's view of a slot's session, on whichever server it is."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The script that updates the extension from an earlier version, made of the same sources as a fresh installation.
+"""The script that updates the extension from an earlier version, built from the same sources as a fresh installation.
 
-First comes what only a person can say: sql/upgrades/OLD--NEW.sql changes the tables that are there. New tables and
-indexes, all functions, views, triggers, comments and privileges follow from the sources, as statements that replace
-what is there. It needs no package: `python3 -m easeml_db.postgres.upgrade_script FOLDER NAME` is for sql/Makefile.
+First comes the part written by hand: sql/upgrades/OLD--NEW.sql changes existing tables. New tables and indexes, and all
+functions, views, triggers, comments and privileges are derived from the sources, as statements that replace existing
+objects. It needs no package: `python3 -m easeml_db.postgres.upgrade_script FOLDER NAME` is for sql/Makefile.
 """
 
 from __future__ import annotations

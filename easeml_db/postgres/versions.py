@@ -1,4 +1,4 @@
-"""Whether the package and the extension of a database go together, and the way out where they do not."""
+"""Whether the package and the extension of a database are compatible, and what to do if they are not."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The charts of a run, in Altair: Gantt, learning curves, busy slots, utilisation.
 
 Charts name their data (`units`, `curves`, ...) and hold none, so that several share one copy and Altair's limit of
-5,000 rows, which guards data inside a chart, never applies. Whoever renders adds `datasets`.
+5,000 rows, which guards data inside a chart, never applies. The renderer adds `datasets`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run's units add up to: makespan and its lower bound, utilisation, busy slots over time."""
+"""Figures computed from a run's units: makespan and its lower bound, utilisation, busy slots over time."""
 
 from __future__ import annotations
 

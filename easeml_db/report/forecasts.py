@@ -1,4 +1,4 @@
-"""What was forecast of a run, beside what happened: data of a chart, and a sentence."""
+"""Forecasts of a run beside what happened: data of a chart, and a sentence."""
 
 from __future__ import annotations
 

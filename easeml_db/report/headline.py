@@ -1,4 +1,4 @@
-"""What a report says first: the run in one line, and its key figures."""
+"""The head of a report: the run in one line, and its key figures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Recorded units on one axis: active seconds since the first unit's start, with long pauses cut out.
 
-A pause is a time in which no slot ran a unit of the run: between a cancel and a resume, or while no coordinator was
-there. Short ones stay on the axis, since they are idle slots to look at; long ones would leave no room for the units.
+A pause is a time in which no slot ran a unit of the run: between a cancel and a resume, or while no coordinator ran.
+Short pauses stay on the axis, because they show idle slots; long ones would leave no room for the units.
 """
 
 from __future__ import annotations

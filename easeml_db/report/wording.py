@@ -1,4 +1,4 @@
-"""Numbers, times and configs for people's eyes."""
+"""Numbers, times and configs as text for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The world of the coordinator in memory: the same ports on a clock that moves only while every process waits.
+"""The coordinator's world in memory: the same ports on a simulated clock, which advances only when every process is
+waiting.
 
 rows.py      rows of every table, and the lease
 run_table.py arm_table.py search_table.py unit_table.py   the rules of the SQL tables and functions, by subject

@@ -1,6 +1,6 @@
-"""A provider of instances in memory: they wait in a queue, start, fail to, die, and are counted.
+"""A provider of instances in memory: they wait in a queue, start or fail to start, die, and are counted.
 
-It outlives every coordinator. An instance is known by its request: who asks twice gets the same one.
+It outlives every coordinator. An instance is identified by its request: a repeated request gets the same one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a simulated world does to units: how long they take, what arms come to, and what goes wrong."""
+"""What a simulated world does to units: how long they take, which metrics arms reach, and what goes wrong."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the system speaks of, as frozen values: a run and its arms, a trial, a training unit, a tenant, slots."""
+"""The domain's nouns as frozen values: a run and its arms, a trial, a training unit, a tenant, slots."""

@@ -1,4 +1,4 @@
-"""Instances: what brings slots for a planned run, and is paid from when it is there until it is given back."""
+"""Instances: they bring slots for a planned run, and are paid from when they are ready until they are released."""
 
 from __future__ import annotations
 

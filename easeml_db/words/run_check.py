@@ -1,4 +1,4 @@
-"""Whether the rows of a run make sense together: who reads it once need not ask at every step."""
+"""Whether the rows of a run are consistent: checked once on reading, so that no later step has to check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A tenant: a database role with its own datasets, runs and share of the machine; and what governs all tenants."""
+"""A tenant: a database role with its own datasets, runs and share of the machine; and the settings that apply to all
+tenants.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The atom of scheduling, one trial over one partition once, and the fixed sequence that is a trial's life.
 
-With p partitions a trial takes per epoch p train units, then p validate units; after its last epoch it takes
-p test units. These 2 E + 1 rounds of p units are its life. Two orders of visit within a round:
+With p partitions a trial takes per epoch p train units, then p validate units; after its last epoch it takes p test
+units. These 2 E + 1 rounds of p units are its life. There are two visit orders within a round:
 
     cyclic   trial i meets partition (i + k) mod p at position k: the order, and with it every byte, never depends
              on the clock, on failures or on slots

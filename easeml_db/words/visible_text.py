@@ -1,4 +1,4 @@
-"""Text of others as it may be shown: what would steer a terminal or reorder a line stands there as an escape.
+"""Untrusted text made safe to show: characters that could control a terminal or reorder a line are escaped.
 
 Escaped are control characters (ESC, and the eight-bit ones), line breaks, marks that turn the direction of writing,
 invisible characters and halves of surrogate pairs. All letters, marks and joiners of scripts stay.

@@ -1,11 +1,11 @@
 """CSV files: a first pass checks every row and infers the types, a second one streams the rows.
 
-So whatever is wrong with a file is said, with its line, before anything is written. Types, the first that
-holds for every value of a column: boolean (true, false, t, f), bigint, double precision, numeric (decimals of more
-than 17 digits), date, timestamp without and with time zone (ISO 8601), text. Whole numbers with a leading zero or
-plus, or with more digits than the type keeps, stay text: they are codes, and no digit is lost unasked. An empty field
-(quoted or not) is NULL, and so are `NA` and the like in columns whose other fields are no texts, of which a note
-tells; blank lines are skipped, as in most readers.
+So an error in a file is reported, with its line, before anything is written. Types, the first that holds for every
+value of a column: boolean (true, false, t, f), bigint, double precision, numeric (decimals of more than 17 digits),
+date, timestamp without and with time zone (ISO 8601), text. Whole numbers with a leading zero or plus, or with more
+digits than the type keeps, stay text: they are codes, and no digit is silently lost. An empty field (quoted or not) is
+NULL, and so are `NA` and the like in columns whose other fields are not texts (a note says so); blank lines are
+skipped, as in most readers.
 """
 
 from __future__ import annotations

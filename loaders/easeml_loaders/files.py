@@ -1,4 +1,4 @@
-"""Opening the files that loaders read: gzip or plain, and every way reading can fail as one of our errors."""
+"""Opening the files that loaders read, gzip or plain, and turning every read failure into one of our errors."""
 
 from __future__ import annotations
 

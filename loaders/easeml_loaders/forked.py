@@ -1,8 +1,8 @@
 """Work in processes that are forked for it: they begin within milliseconds, and write into memory that is shared.
 
-Each takes every n-th part and stays a few parts ahead of whoever takes the results. It inherits what it works on, so
-that nothing but the number of a part is sent to it. What else is open here, such as the connection to a server, it
-closes at once: otherwise a server would not notice that this process has ended.
+Each process takes every n-th part and stays a few parts ahead of the consumer. It inherits its input, so that only the
+number of a part is sent to it. It closes everything else that is open here, such as the connection to a server, at
+once: otherwise a server would not notice that this process has ended.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Lines of JSON, an example or an input of a task on each: what is no JSON is named by its place.
+"""Lines of JSON, each an example or an input of a task; an error names the line that is not JSON.
 
-They are handed on in parts that a statement can take.
+They are passed on in parts that fit into one statement.
 """
 
 from __future__ import annotations

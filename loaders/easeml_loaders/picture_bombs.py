@@ -1,4 +1,4 @@
-"""Picture files that are made to fill the memory or to take minutes: they are refused before they are drawn."""
+"""Picture files that are made to fill the memory or to take minutes: they are refused before they are decoded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Folders of pictures with their labels, or with the pictures that come out, as rows of a task.
+"""Folders of pictures with their labels, or with their output pictures, as rows of a task.
 
-Unpacking a picture takes longer than sending it, so that several processes read a large folder.
+Unpacking a picture takes longer than sending it, so several processes read a large folder.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a task wants of pictures, and the tables that say what is on them. Nothing here imports numpy.
+"""The pictures that a task expects, and the tables with their labels. Nothing here imports numpy.
 
-To import it takes as long as to send twenty thousand small pictures.
+Importing it takes as long as sending twenty thousand small pictures.
 """
 
 from __future__ import annotations

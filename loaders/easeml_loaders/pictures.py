@@ -1,4 +1,4 @@
-"""Pictures as 8-bit tensors; what cannot be read is named.
+"""Pictures as 8-bit tensors; an error names a file that cannot be read.
 
 Pillow reads them. Only the formats below are tried, and a header that promises more pixels than a tensor may hold is
 refused before any of them is unpacked.

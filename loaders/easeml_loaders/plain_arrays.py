@@ -1,7 +1,7 @@
 """8-bit pictures in a .npy file, with their labels, as tuples of a binary COPY: without numpy.
 
-To import numpy takes as long as to send some ten thousand small pictures. What is rarer than these files, and whatever
-is wrong with one, is left to numpy, which knows how to say it.
+Importing numpy takes as long as sending some ten thousand small pictures. Rarer files and broken ones are left to
+numpy, which reports what is wrong.
 """
 
 from __future__ import annotations

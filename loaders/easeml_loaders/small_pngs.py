@@ -1,4 +1,4 @@
-"""Many small PNGs of one size, unpacked together: a library takes longer to begin with each than to unpack it.
+"""Many small PNGs of one size, unpacked together, because a library takes longer to start on each than to unpack it.
 
 Only plain files are taken: 8 bits, grey or colours as wanted, not interlaced, nothing damaged and nothing left over.
 All others are left to Pillow, which also says what is wrong with them. The format is that of the W3C's specification of

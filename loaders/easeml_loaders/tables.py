@@ -1,8 +1,8 @@
 """A source to a table: checks, CREATE TABLE, binary COPY and comment in one transaction.
 
-What goes wrong anywhere leaves the database as it was, also with `replace`: the old table is dropped in the
-same transaction. The key `id` is an identity column that the server fills during COPY (1..n in the order of
-the file), so later INSERTs and appended loads go on counting.
+Any failure leaves the database as it was, even with `replace`: the old table is dropped in the same transaction. The
+key `id` is an identity column that the server fills during COPY (1..n in the order of the file), so later INSERTs and
+appended loads go on counting.
 """
 
 from __future__ import annotations

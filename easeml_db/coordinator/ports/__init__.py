@@ -1,4 +1,4 @@
-"""The only seams between the coordinator and the world, a module for each subject.
+"""The only interfaces between the coordinator and the outside world, a module for each subject.
 
     messages.py      orders, and the messages that arrive
     lease.py         who may write
@@ -14,8 +14,8 @@
     executor.py      what runs units
     inbox.py clock.py
 
-The coordinator knows nothing else, so it runs alike on PostgreSQL and on a simulated clock. `tests/conformance` holds
-every implementation to what these protocols say.
+The coordinator knows nothing else, so it runs alike on PostgreSQL and on a simulated clock. `tests/conformance` checks
+every implementation against these protocols.
 """
 
 from __future__ import annotations

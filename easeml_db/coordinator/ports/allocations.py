@@ -1,4 +1,4 @@
-"""What is known of devices, and who got which of them."""
+"""Device profiles, and the record of which trial got which devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of runs: what was planned, how a run stands, and what came of it."""
+"""Plans of runs: what was planned, the progress of a run, and its outcome."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs and their trials as the tables keep them.
 
-A write under a stale lease changes nothing, and so does a write about a run that is gone, or whose rows somebody holds:
-the coordinator reads the run again and finds what is left to do.
+A write under a stale lease changes nothing; nor does a write to a run that is gone, or whose rows are locked. The
+coordinator then reads the run again and finds what is left to do.
 """
 
 from __future__ import annotations

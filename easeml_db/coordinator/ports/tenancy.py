@@ -1,4 +1,4 @@
-"""Which run is served next: arms, priors, beliefs, and what the policy must not forget."""
+"""The choice of the next run: arms, priors, beliefs, and the policy's memory."""
 
 from __future__ import annotations
 

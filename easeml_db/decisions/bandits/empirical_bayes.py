@@ -1,6 +1,6 @@
 """Empirical Bayes: the mean and covariance of past tenants' qualities, calibrated so that new tenants fit them.
 
-The sample covariance C of n past tenants is overconfident about a further one. Used instead is a Student t belief
+The sample covariance C of n past tenants is overconfident about a further one. So the belief is a Student t process
 with nu degrees of freedom and the covariance
 
     s C + d D,   D the variances of the arms, each blended with their mean

@@ -1,4 +1,4 @@
-"""Qualities of past tenants as a full matrix: priors need one, real histories have gaps."""
+"""Qualities of past tenants as a full matrix: priors need one, but real histories have gaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each arm of a run takes on one slot, judged by those of its trials that have been timed."""
+"""How long each arm of a run takes on one slot, estimated from those of its trials that have been timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts at units that failed: how many there were, and the slot of the last one, which is then avoided."""
+"""Attempts at units that failed: their number, and the slot of the last one, which the next attempt avoids."""
 
 from __future__ import annotations
 

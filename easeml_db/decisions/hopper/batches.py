@@ -1,7 +1,8 @@
-"""Batches: units of several trials of one shape that one slot does together, and what they are known to gain.
+"""Batches: units of several trials of one shape that one slot does together, and the speed-up measured so far.
 
-Trials share a batch where their configs have the same key: all that shapes the computation is equal. How many there are
-follows the slots, so that none is idle for it, and the time that their units take: others wait for the slot as long.
+Trials may share a batch if their configs have the same key, which covers everything that shapes the computation. The
+number of batches follows the number of slots, so that batching leaves none idle. The size of a batch is limited by the
+time that its units take, because others wait for the slot that long.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claims: how many slots the open trials could have, and so whether opening another arm would find one to run on."""
+"""Claims: how many slots the open trials could use, and so whether another arm would find one to run on."""
 
 from __future__ import annotations
 

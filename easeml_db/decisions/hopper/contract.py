@@ -1,7 +1,7 @@
-"""What every scheduler is asked, and in which words: placement, candidates, assignments.
+"""The contract of schedulers and its terms: placement, candidates, assignments.
 
-A scheduler serves one run. It is told which trials are idle and asked to fill idle slots; it never hears of
-units under way. One conformance suite (tests/unit/hopper) holds the rules of the trade for all of them.
+A scheduler serves one run. It is told which trials are idle and asked to fill idle slots; it never hears of units under
+way. One conformance suite (tests/unit/hopper) checks the rules for all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Devices on which one architecture is measured: rounds of pilots, started one after another."""
+"""Measurements of one architecture on devices: rounds of pilots, started one after another."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which devices each trial of a run has now, and which trials can start on idle slots of theirs (trial_groups).
+"""Which devices each trial of a run has now, and which trials can start on idle slots of their devices (trial_groups).
 
-Devices of one kind are shared out, GPUs where there are any.
+It shares out devices of one kind: GPUs if there are any.
 """
 
 from __future__ import annotations

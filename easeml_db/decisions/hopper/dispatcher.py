@@ -1,8 +1,8 @@
-"""What runs next, as a value that is told what happened: the state of model hopper parallelism without any I/O.
+"""The choice of what runs next: the state of model hopper parallelism, told of events, without any I/O.
 
-It is a cache of the tables: rebuilt from them at any time, and wrong about nothing that matters, since the unit itself
-refuses a step that is not due. Only trials of open arms run; which arm is opened next is the tenancy policy's to say,
-when fewer trials are open than slots are in service.
+It is a cache of the tables and can be rebuilt from them at any time. A stale cache does no harm, because the unit
+itself refuses a step that is not due. Only trials of open arms run. The tenancy policy opens the next arm when fewer
+trials are open than slots are in service.
 
     slot_board.py      slots: idle, busy, gone, what they have cached
     tenant_limits.py   how many slots may work for a tenant

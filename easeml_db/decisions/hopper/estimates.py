@@ -1,8 +1,8 @@
 """How long a unit is expected to take, from pilots and the units observed so far.
 
-The nearest knowledge counts: the mean of this trial's units of this kind, else its pilot, else the mean of its
-architecture's, else of all units of this kind, else 1 second. Trials of one architecture that have not run yet so
-get equal estimates, and the scheduler's ties.
+The most specific knowledge counts: the mean of this trial's units of this kind, else its pilot, else the mean of its
+architecture's units, else of all units of this kind, else 1 second. So trials of one architecture that have not run yet
+get equal estimates, and the scheduler breaks the ties.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which slots each gang of a planned run has: on as few instances as can be, and the same ones from unit to unit.
+"""Which slots each gang of a planned run has: on as few instances as possible, and the same from unit to unit.
 
-RubberBand's algorithm 3 (`instance_places.py`) says how many slots of which instance. A trial that it leaves out, since
-no instance has room for the whole of it, gets what is left on several: a gang that is spread is slower than one on one
-instance, and faster than none.
+RubberBand's algorithm 3 (`instance_places.py`) says how many slots of which instance. A trial that it leaves out,
+because no instance has room for all of it, gets slots on several instances: a gang spread over instances is slower than
+one on a single instance, but faster than none.
 """
 
 from __future__ import annotations

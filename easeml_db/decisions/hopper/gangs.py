@@ -1,8 +1,8 @@
-"""Gangs: trials that train on several slots at once, the slots that each has, and the gangs that can start; and whole
-rounds, which are the units of a gang on one slot.
+"""Gangs: trials that train on several slots at once, the slots of each, and the gangs that can start. A whole round is
+the units of a gang on one slot.
 
-The trial with the lowest number has all slots, as many as it has partitions; then the next. A gang is one trial on its
-slots: consecutive units of one round, a slot for each. It starts when all of them are idle.
+The trial with the lowest number takes as many slots as it has partitions; then the next trial takes its own. A gang is
+one trial on its slots: consecutive units of one round, one on each slot. It starts when all of its slots are idle.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The idle trials of a run as arrays, so that drawing one of 10,000 is a few vector operations.
+"""The idle trials of a run as arrays, so that drawing one of 10,000 takes a few vector operations.
 
 symbol        shape    meaning
 is_idle       (n,)     whether the trial of a column is idle

@@ -1,6 +1,6 @@
 """Runs a scheduler on known unit times without a machine: a discrete-event simulation.
 
-A scheduler is asked whenever a slot is idle and a trial is too; units that end at the same instant are all taken in
+A scheduler is asked whenever a slot is idle and a trial is too; all units that end at the same instant are processed
 before it is asked.
 """
 

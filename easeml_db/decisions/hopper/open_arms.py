@@ -1,6 +1,7 @@
-"""Which arms of a run are open, and which of its trials may run for that.
+"""The open arms of a run, and the trials that may therefore run.
 
-What every unit asks (the age of the run, which arms are over) is kept by arm, so that no unit walks through all trials.
+What is needed for every unit (the age of the run, which arms have ended) is kept by arm, so that no unit scans all
+trials.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""One open run: what it has to do, the arms that are open, and the allocation that says what starts.
+"""One open run: its work, its open arms, and the allocation that decides what starts.
 
-A trial is idle or in one unit. The run says to its allocation what happens, and keeps itself what every run needs.
+A trial is idle or in one unit. The run tells its allocation what happens, and itself keeps the state that every run
+needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All open runs, and which of them are worth a look: with thousands open, few have work, and fewer have changed."""
+"""All open runs, and those worth checking: of thousands that are open, few have work, and fewer have changed."""
 
 from __future__ import annotations
 

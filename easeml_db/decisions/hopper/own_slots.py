@@ -1,4 +1,4 @@
-"""Whose slots are whose: a slot that is held for a run is for that run alone, and a run that has its own gets no other.
+"""Reserved slots: a slot reserved for a run serves that run alone, and a run with reserved slots gets no others.
 
 All other slots are shared by all other runs.
 """

@@ -1,4 +1,4 @@
-"""The work that waits over each partition where partitions are bound to segments, and the slots that can do it."""
+"""The work that waits for each partition if partitions are bound to segments, and the slots that can do it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pilots on idle slots: a few mini-batches of a trial that are timed and thrown away, over any partition."""
+"""Pilots on idle slots: a few mini-batches of a trial on any partition, timed and thrown away."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Where each run's partitions may be visited, and which devices a run may have, until slots, limits or the run change.
+"""Where each run's partitions may be visited, and which devices a run may have, cached until slots, limits or the run
+change.
 
-A run's placement is one object for as long as nothing changes: its scheduler is made again when it does.
+A run's placement stays the same object as long as nothing changes; a new object means that the scheduler is made again.
 """
 
 from __future__ import annotations

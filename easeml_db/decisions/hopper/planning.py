@@ -1,4 +1,4 @@
-"""Which scheduler serves a run, made on the times known and the slots in service, and what was expected of it."""
+"""The scheduler that serves a run, made from the known times and the slots in service, and its expected makespan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is known of the devices of one run, and the measurements that find it out where it is not known yet.
+"""The device profiles of one run, and the measurements for those that are not known yet.
 
-One architecture is measured at a time, on the largest device. While something is measured the run starts nothing else,
-and the device is kept free. A device that others keep busy is not waited for for ever.
+One architecture is measured at a time, on the largest device. During a measurement the run starts nothing else, and the
+device is kept free. If others keep the device busy, the measurement gives up waiting after a while.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Idle trials in the order in which longest remaining takes them: a decision looks at the first ones, not at all.
+"""Idle trials in the order in which longest remaining takes them, so that a decision examines only the first ones.
 
 Trials of the same rank and lead that have the same seconds left are tied. Of timed trials nearly each is alone; trials
 that were never timed are all tied. Among tied ones rotation decides: the smallest (i - j) mod n for trial number i,

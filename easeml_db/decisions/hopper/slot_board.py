@@ -1,4 +1,4 @@
-"""The board of slots: which may get units, which have a session, which are idle, and what runs on the others."""
+"""The state of all slots: which may get units, which have a session, which are idle, and what runs on the others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Idle trials by the partitions that they may meet next, as arrays: to choose among 10,000 is a few vector operations.
+"""Idle trials by the partitions that they may meet next, as arrays, so that choosing among 10,000 is a few vector
+operations.
 
-With an order of its own for each partition, every unit would move its trial in as many orders as it has partitions
-left, which may be a thousand.
+If each partition kept a sorted order of its own, every unit would have to move its trial in as many orders as it has
+partitions left, which may be a thousand.
 
 symbol        shape    meaning
 is_open       (p, n)   whether the trial of a column is idle and may meet a partition next

@@ -7,7 +7,7 @@
     draws.py         random numbers that all candidates share
     stage_times.py   how long a stage takes on so many slots
     simulation.py    time and cost of a plan, by Monte Carlo
-    steps.py         which numbers of slots are worth a look
+    steps.py         which numbers of slots are worth trying
     baselines.py     static and naive elastic plans
     greedy.py        algorithm 2 of the paper
     trade_offs.py    all worthwhile plans between the fastest and the cheapest

@@ -1,8 +1,8 @@
 """The stages of a procedure that declares them: its rungs, bracket after bracket, arm after arm.
 
 Most procedures say beforehand how many trials reach which epoch, and `preview` returns it. Those that start trials one
-by one (tpe, bohb) are planned as if all trials of a rung were there at once. Whose trials go on in a search over
-several architectures at once nobody knows: every turn of them is equally likely. asha and race declare nothing
+by one (tpe, bohb) are planned as if all trials of a rung were there at once. In a search over several architectures at
+once it is unknown whose trials go on, so every order of architectures is equally likely. asha and race declare nothing
 (`envelope`).
 """
 

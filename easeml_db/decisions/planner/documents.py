@@ -1,4 +1,5 @@
-"""JSON in, JSON out: what SQL calls. A tenant may have written any of it, so all of it is checked."""
+"""The functions from JSON to JSON that SQL calls. A tenant may have written any of the input, so all of it is checked.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""One stage for a procedure that declares none: it is played several times on past learning curves.
+"""One stage for a procedure that declares none: the procedure is simulated several times on past learning curves.
 
 A trial gets a curve of its architecture, drawn at random and moved up or down a little, so that no two trials are alike
 where few curves are known (a smoothed bootstrap); beyond the curve's end it stays as it was. Trials in training do an
-epoch each, then the procedure is asked, as on slots that are all alike. What trials trained in the end is one of
-the stage's alternatives, so times and costs get quantiles.
+epoch each, then the procedure is asked, as on slots that are all alike. The work of each simulation is one of the
+stage's alternatives, so times and costs have quantiles.
 """
 
 from __future__ import annotations

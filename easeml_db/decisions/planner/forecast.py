@@ -1,6 +1,7 @@
-"""When a run under way will be done, and what it will have cost: the planner's simulator from where the run stands.
+"""When a run under way will be done, and what it will have cost: the planner's simulator, started at the run's
+progress.
 
-All its slots go on as they are. A run with a time limit ends there at the latest. Costs are slot time at work.
+It assumes that the run keeps its slots. A run with a time limit ends there at the latest. Costs are slot time at work.
 """
 
 from __future__ import annotations

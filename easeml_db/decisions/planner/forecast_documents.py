@@ -1,5 +1,4 @@
-"""JSON in, JSON out: the forecast of a run under way. What SQL hands over it has read with the rights of whoever
-asks."""
+"""The forecast of a run under way, from JSON to JSON. SQL has read the input with the rights of the role that asks."""
 
 from __future__ import annotations
 

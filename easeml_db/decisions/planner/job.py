@@ -1,7 +1,8 @@
-"""What is to be trained: stages of trials, and how long an epoch takes by the number of slots that a trial has.
+"""A job: stages of trials, and the duration of an epoch by the number of slots that a trial has.
 
-Seconds of an epoch are measured at some widths and interpolated between them, straight in logarithms. Beyond the widest
-they stay the same, or go on as the last two say. A trial never loses by a further slot: it leaves it idle instead.
+Seconds of an epoch are measured at some widths and interpolated between them, linearly in logarithms. Beyond the widest
+they stay the same, or are extrapolated from the last two. A further slot never slows a trial down: it leaves the slot
+idle instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What is known of how long trials take: from units that were recorded, and from measurements of devices.
+"""Known durations of trials, from recorded units and from measurements of devices.
 
-The nearest knowledge counts: trials of the architecture on this dataset, else those on the tenant's other datasets, by
-the number of rows. A width beyond 1 counts where gangs trained that wide, else by the speed-ups measured when a run
-shared devices out: of the architecture, else of another one on the same kind of device. What was not measured is noted.
+The most specific knowledge counts: trials of the architecture on this dataset, else those on the tenant's other
+datasets, scaled by the number of rows. For a width beyond 1, gangs that trained that wide count, else the speed-ups
+that a run with water-filling measured: of the architecture, else of another one on the same kind of device. A note
+names what was not measured.
 
     trials     for each trial and width {"architecture", "device_kind", "n_slots", "is_same", "scale", "epoch_seconds",
                "sd_seconds", "n_epochs", "test_seconds", "run_id", "mean_epoch", "growth_seconds", "is_batched",

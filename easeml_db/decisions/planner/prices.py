@@ -1,8 +1,8 @@
 """What slots cost: instance types, how they are billed, and how long they take to start.
 
 An instance is billed from when the provider has it ready (its initialisation is billed, the wait in the provider's
-queue is not) until it is released: by the second, or by the started minute, and for a minimum. Billed by function, only
-the slots are paid on which something trains, while it trains. Data is brought in once for each instance that starts.
+queue is not) until it is released: by the second, or by the started minute, and for a minimum. If billed by function,
+only slots on which something trains are paid, while it trains. Each instance that starts brings in the data once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a run under way has still to train, as stages: its trials as they stand, and those that its procedure will add.
+"""The remaining work of a run under way, as stages: its present trials, and those that its procedure will add.
 
-A trial in training has the epochs up to its target left. Of a rung, trials that have reached it are done; those that
-nobody has started, or let go on, are as many as the plan says, each with all epochs of the rung. What a procedure
-without stages will do is played on from where the run stands.
+A trial in training has the epochs up to its target left. In a rung, trials that have reached it are done; those not yet
+started or promoted are as many as the plan says, each with all epochs of the rung. A procedure without stages is
+simulated on from the run's present progress.
 """
 
 from __future__ import annotations

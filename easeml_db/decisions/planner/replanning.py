@@ -1,7 +1,7 @@
-"""Plans the rest of a run again, from where it stands: the slots that it holds, the time and the money that are left.
+"""Replanning: a new plan for the rest of a run, from the slots that it holds and the time and money that are left.
 
-What cannot be kept any more is kept as well as can be: a deadline that is lost gets the fastest plan for the money,
-money that does not reach gets the cheapest plan.
+Limits that can no longer be kept are approached as closely as possible: if the deadline is lost, the plan is the
+fastest for the money; if the money does not suffice, the cheapest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many slots a planned run may have now: what is there, shared by weight among the tenants that want some."""
+"""How many slots a planned run may have now: the available slots, shared by weight among the tenants that want some."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""How long a stage takes on so many slots of a device, and for how many slot seconds something trains there.
+"""The duration of a stage on a number of slots of a device, and the slot seconds during which something trains there.
 
-At least as many slots as trials: all train at once, the last one ends the stage. Fewer, hopping: the scheduler keeps
-all slots at work until the units run out, as long as no trial is left alone (tests compare with the real scheduler); so
-the stage takes its work over its slots, rounded up to whole units, or its longest trial if that is longer. Fewer, not
-hopping: trial j follows trial j - slots on the same slot. Where trials follow from others (`Stage.turns`), each turn
-takes its work over the slots, or an epoch if that is longer. Where the next bracket begins meanwhile, no slot is idle:
-such a stage takes its work over its slots, and the plan no less than its trials one after another.
+With at least as many slots as trials, all train at once, and the last one ends the stage. With fewer slots and hopping,
+the scheduler keeps all slots at work until the units run out, as long as no trial is left alone (tests compare with the
+real scheduler); so the stage takes its work divided by its slots, rounded up to whole units, or its longest trial if
+that is longer. With fewer slots and no hopping, trial j follows trial j - slots on the same slot. Where trials follow
+from others (`Stage.turns`), each turn takes its work over the slots, or an epoch if that is longer. Where the next
+bracket begins meanwhile, no slot is idle: such a stage takes its work over its slots, and the plan no less than its
+trials one after another.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which numbers of slots are worth a look for a stage.
+"""Which numbers of slots are worth trying for a stage.
 
-The paper steps only through divisors and multiples of the number of trials, so that shares are equal. Where trials hop
-over slots, and where instances are paid whole, others may be better: every small number counts here, and every whole
-number of instances. What costs no less and takes no shorter than another is left out.
+The paper steps only through divisors and multiples of the number of trials, so that shares are equal. If trials hop
+over slots, or instances are paid as a whole, other numbers may be better, so this module also tries every small number
+and every whole number of instances. It leaves out a number that is neither cheaper nor faster than another.
 """
 
 from __future__ import annotations

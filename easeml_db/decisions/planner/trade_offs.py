@@ -1,9 +1,9 @@
 """All worthwhile plans between the fastest and the cheapest, by dynamic programming.
 
-The expected time of a plan is a sum of what each stage takes and what it takes to get from one allocation to the next;
-so is the expected cost, but for minimum charges. So the plans for the first stages that end in one allocation matter
-only by their time and cost: of these those are kept which no other beats in both, thinned where there are very many.
-Minimum charges are reckoned as if an instance lived for one stage, or not at all: both give plans, which are then
+The expected time of a plan is the sum of the times of its stages and of the changes of allocation between them; so is
+the expected cost, except for minimum charges. Plans for the first stages that end in the same allocation therefore
+differ only in time and cost. Of these, those that no other beats in both are kept, thinned if there are very many.
+Minimum charges are counted once as if each instance lived for one stage and once not at all; the plans of both are then
 simulated.
 """
 

@@ -1,4 +1,4 @@
-"""Procedures say which configs are tried, and how long; when and where they train is the hopper's.
+"""Procedures decide which configs are tried, and for how long; the hopper decides when and where they train.
 
 One-shot procedures (grid, random) start everything at once. The others are asked again at the end of every
 epoch, and start, continue and stop trials; each is a pure function of the history.
@@ -7,10 +7,10 @@ epoch, and start, continue and stop trials; each is a pure function of the histo
     grid.py  random.py  successive_halving.py  hyperband.py  asha.py  pbt.py  tpe.py  bohb.py  sync_bohb.py
     race.py  lanes.py                        all architectures against the clock; what is known of each
     portfolio.py  shipped_configs.py         configs that are tried first: learnt from history, or shipped
-    budget.py                                what a run is bounded by where its user does not say
+    budget.py                                limits of a run whose user set none
     rungs.py  promotion.py  brackets.py      whole-number rungs; who goes on; brackets one after the other
     drawing.py  tree_parzen.py  largest_budget.py  perturbation.py       where new configs come from
-    creation.py  proposal.py                 JSON in: a procedure; what a run begins with, its plan
+    creation.py  proposal.py                 from JSON: a procedure; a run's first trials and its plan
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ASHA (Li et al. 2020): successive halving without a barrier.
 
-On every ask `n_parallel` trials are kept in training, from the top rung down: a trial among the best
-(through with the rung) div eta that has not been promoted is promoted, else a new random config starts.
-A rung that nobody can reach any more promotes at least its best, so that one trial reaches max_epochs.
+On every ask `n_parallel` trials are kept in training, from the top rung down: a trial among the best (through with the
+rung) div eta that has not been promoted is promoted, else a new random config starts. A rung that no further trial can
+reach promotes at least its best, so that one trial reaches max_epochs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What bounds a run whose user left bounds out: time by default, epochs or trials where those were given."""
+"""Limits of a run whose user left some out: time by default, epochs or trials if those were given."""
 
 from __future__ import annotations
 

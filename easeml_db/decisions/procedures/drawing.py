@@ -1,4 +1,4 @@
-"""Configs at random for procedures: one seeded sequence of different configs, whatever the procedure."""
+"""Random configs for procedures: one seeded sequence of distinct configs, the same for every procedure."""
 
 from __future__ import annotations
 

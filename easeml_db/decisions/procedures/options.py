@@ -1,4 +1,4 @@
-"""The arguments of procedures, read once: what is wrong is refused with the path at which it stands."""
+"""The arguments of procedures, read once: an error names the path of the wrong value."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Population based training (Jaderberg et al. 2017), in rounds of `interval` epochs.
 
-At the end of a round each of the worst fifth is given up and replaced by a copy of a random one of the best
-fifth: its newest state (`StartTrial.parent`) and its config, perturbed. Failed trials count as worst; what
-failed beyond the worst fifth is not replaced. Who is in neither fifth, whatever the others do, goes on at once;
-the others wait for the end of the round, so the result does not depend on the order in which trials end.
+At the end of a round each of the worst fifth is given up and replaced by a copy of a random one of the best fifth: its
+newest state (`StartTrial.parent`) and its config, perturbed. Failed trials count as worst; failed trials beyond the
+worst fifth are not replaced. A trial that is in neither fifth, whatever the others do, goes on at once; the others wait
+for the end of the round, so the result does not depend on the order in which trials end.
 """
 
 from __future__ import annotations

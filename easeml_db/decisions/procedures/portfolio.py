@@ -1,7 +1,8 @@
-"""Configs to try first: good ones across datasets, from a database's own history, and until there is one those shipped.
+"""Configs to try first: good ones across datasets, from the database's own history, or the shipped ones without a
+history.
 
-What was measured ranks them, by greedy cover: the first config is the best on average, each further one helps most
-where those before it are weak. A run tries them before its own proposals.
+Greedy cover over past measurements ranks them: the first config is the best on average, and each further one helps most
+where the earlier ones are weak. A run tries them before its own proposals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who goes on in a synchronous bracket, as early as that is certain.
+"""Promotion in a synchronous bracket, as early as it is certain.
 
 When D of a rung's n trials have results and n_next go on, the best D - (n - n_next) are safe whatever the
 others do, and those behind the best n_next are out: the same trials go on as with a barrier, only sooner.

@@ -1,6 +1,6 @@
-"""What a run begins with, and what it may take: functions from JSON to JSON, called in the server and from Python.
+"""The first trials of a run and its limits: functions from JSON to JSON, called in the server and from Python.
 
-The trials of a one-shot procedure are all there from the start, and fall to the arms of their architectures. Any other
+The trials of a one-shot procedure all exist from the start, and belong to the arms of their architectures. Any other
 procedure runs once inside every arm, over that arm's hyperparameters; with the option `joint` it runs once over all
 architectures, which then are one arm. Its trials are numbered so that no number depends on which arm is opened first:
 trial k of arm j, both from 0, of n arms is trial k n + j + 1 of the run. Seeds and visit orders derive from it. A

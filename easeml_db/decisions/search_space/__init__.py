@@ -1,4 +1,4 @@
-"""What may be tried: a checked search space, drawn from at random or walked through as a grid.
+"""A checked search space: configs drawn from it at random, or enumerated as a grid.
 
 A search space is a JSON object. A key is a hyperparameter, for every chosen architecture that has it, or an
 architecture, whose nested object is meant for it alone and wins over the common part:
@@ -16,5 +16,5 @@ says what varies. Without any search space (NULL or {}) every architecture's own
     parsing.py    JSON -> SearchSpace, refusing with the exact path
     sampling.py   n configs at random          grid.py   all configs in order
     documents.py  JSON within bounds
-    configs.py    the form of a config       refusal.py  how a refusal is worded
+    configs.py    the form of a config       refusal.py  the wording of refusals
 """

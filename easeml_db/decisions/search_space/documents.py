@@ -1,7 +1,7 @@
-"""JSON that users write, read within bounds, so that whatever walks it afterwards is short work.
+"""JSON from users, read within bounds, so that code that walks it afterwards stays fast.
 
 A document holds at most MAX_VALUES values (numbers, words, lists and objects alike), MAX_DEPTH levels and numbers of
-MAX_DIGITS digits. All is checked before anything else looks at it.
+MAX_DIGITS digits. It is checked as a whole before any other code reads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one hyperparameter may take in a run: choices (a fixed value is one choice) or a range of numbers.
+"""Values that one hyperparameter may take in a run: choices (a fixed value is one choice) or a range of numbers.
 
 All three answer alike: `n_values` (None when uncountable), `draw(rng)`, `values()` and `grid_values()`
 (None where a range needs `n_points` for a grid).

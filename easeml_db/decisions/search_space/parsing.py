@@ -1,4 +1,4 @@
-"""JSON search space -> SearchSpace; everything wrong is refused with the path at which it stands."""
+"""JSON search space -> SearchSpace; an error names the path of the wrong value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a wrong argument is refused: where it stands, what was expected, what was got, what to do."""
+"""Refusal of a wrong argument: its place, what was expected, what was got, what to do."""
 
 from __future__ import annotations
 

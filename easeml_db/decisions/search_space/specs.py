@@ -1,8 +1,8 @@
 """What an architecture declares about a hyperparameter, and whether a value is legal for it.
 
-Kinds: float, integer, categorical (one of `choices`), integers (a list such as hidden_units, each number
-within `low` and `high`), names (a list of texts, such as columns), groups (a list of such lists). Booleans are not
-numbers; NaN and infinities are refused; 64.0 is an integer, since JSON does not tell it from 64.
+Kinds: float, integer, categorical (one of `choices`), integers (a list such as hidden_units, each number within `low`
+and `high`), names (a list of texts, such as columns), groups (a list of such lists). Booleans are not numbers; NaN and
+infinities are refused; 64.0 is an integer, because JSON does not distinguish it from 64.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What goes in and what comes out, as a task says it, and the templates that say what learns such a thing.
+"""Programs, which declare the inputs and outputs of a task, and templates, which say which architectures may learn
+them.
 
 program.py    a program as values: fields of the input and of the output
 scanning.py   text to tokens with their places

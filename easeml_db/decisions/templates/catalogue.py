@@ -1,8 +1,8 @@
-"""The templates: which kind of task a program is, and what may learn it. The first that matches counts.
+"""The templates: which kind of task a program is, and which architectures may learn it. The first match counts.
 
-Those of ease.ml (Li et al., VLDB 2018, figure 4) in their order, and before the sixth two of ours, for vectors and
-tables and for tensors of other ranks that come out, which the paper leaves to its networks over bits. Counts of
-tensors, their ranks and counts of recursive fields decide; names and sizes do not.
+They are those of ease.ml (Li et al., VLDB 2018, figure 4) in their order. Before the sixth stand two of our own, for
+vectors and tables and for output tensors of other ranks, which the paper leaves to its networks over bits. The number
+of tensors, their ranks and the number of recursive fields decide; names and sizes do not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A program of ease.ml: the shapes of what goes in and of what comes out."""
+"""A program of ease.ml: the shapes of inputs and outputs."""
 
 from __future__ import annotations
 

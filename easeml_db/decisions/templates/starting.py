@@ -1,4 +1,4 @@
-"""When a run of a task begins by itself: the rule of its owner, as a pure decision."""
+"""When a run of a task starts automatically: the rule of its owner, as a pure decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns that keep the examples of a program, and what is to be learned of them."""
+"""The columns that store the examples of a program, and the learning task on them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ weight.
     fcfs.py random.py round_robin.py greedy.py hybrid.py ei_rate.py
     policies.py     policies by name
     selector.py     the decision: a run, then its arm; and what it saw
-    turns.py        which tenant is served first where one waits for slots
+    turns.py        which tenant is served first while one waits for slots
 
 Rules that hold for every policy: each run is served once before any is served twice, in order of arrival; a run
 whose arms are exhausted leaves every set and mean; ties go to the earliest run, then the lowest arm.

@@ -1,4 +1,4 @@
-"""What arms of open runs cost, in seconds on one slot and in units of the mean of all of them."""
+"""Costs of the arms of open runs, in seconds on one slot and in units of the mean of all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which arm of a run is opened: the offered arm with the largest score, the lowest number at a tie."""
+"""Which arm of a run opens next: the offered arm with the largest score, the lowest number at a tie."""
 
 from __future__ import annotations
 

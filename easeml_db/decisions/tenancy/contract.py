@@ -1,8 +1,8 @@
-"""What a policy is asked: which run is served next.
+"""The contract of policies: each chooses which run is served next.
 
-Written rule for weights (1 each where nobody says otherwise): a run's potential counts as often as its weight says.
-Policies that compare potentials multiply them by it (greedy, hybrid, ei_rate), policies that share turns give turns in
-its proportion (round_robin, random); fcfs knows no weights. Deadlines are the selector's, before any policy.
+Rule for weights (1 each by default): a run's potential counts as often as its weight says. Policies that compare
+potentials multiply them by it (greedy, hybrid, ei_rate), policies that share turns give turns in its proportion
+(round_robin, random); fcfs knows no weights. Deadlines are handled by the selector, before any policy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What closed arms of all runs tell about those to come: qualities for priors, and costs for work of the same kind."""
+"""What closed arms of all runs tell about future ones: qualities for priors, and costs for work of the same kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pool says to the world: an arm to open, with all that the decision saw, and what is believed of arms."""
+"""The outputs of the pool: an arm to open, with everything that the decision was based on, and beliefs about arms."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Open runs in one pool: which run is served next, and with which of its arms.
 
 A run is a bandit; runs of one tenant share its weight. The pool is a cache of the tables: it is rebuilt from runs whose
-arms carry their openings and closings, and goes on as if it had never ended. Of a run it keeps no more than the arms,
-each as the run's bandit knows it; all else that is known of a run is the dispatcher's.
+arms carry their openings and closings, and continues as if it had never stopped. It keeps only the arms of a run, each
+as the run's bandit knows it; all other knowledge of a run is the dispatcher's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One run's bandit: what is believed of its arms, which are under way, and the numbers by which policies compare runs.
+"""One run's bandit: beliefs about its arms, the arms under way, and the numbers by which policies compare runs.
 
 t       arms opened so far (the papers' plays), those under way included, plus 1
 E       least bound of the arms opened, each as it was before its opening (infinite before the first)

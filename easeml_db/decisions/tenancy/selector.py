@@ -1,12 +1,12 @@
-"""The decision: a run, then one of its arms; and what was seen when it was made.
+"""The decision: a run, then one of its arms; and a record of what it was based on.
 
 Rules before any policy, in this order:
 
     first service   each run once before any twice, in order of arrival
     last call       a run whose deadline leaves less than twice the time of its next arm; the earliest deadline first
 
-An arm that would end after its run's deadline is not opened. A decision looks at columns only: what it costs grows
-with the arms of the one run that is served, and with the number of runs as a few numpy operations do.
+An arm that would end after its run's deadline is not opened. A decision reads columns only. Its cost grows with the
+arms of the one run that is served, and with the number of runs only as a few numpy operations do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Of which runs a decision is recorded: with hundreds of them, a row for each would be most of the catalogue."""
+"""The runs for which a decision is recorded: with hundreds of runs, a row for each would fill most of the database."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Whose turn it is: no tenant waits longer for others' arms than a set time, however long those arms are.
+"""Turns of tenants: no tenant waits longer than a set time for others' arms, however long those arms are.
 
-A turn is an order, no pause: the tenant that has it is served first whenever a slot is idle, and others have what it
-leaves. So slots never wait, a unit is never cut short, and an arm that was passed over goes on later.
+A turn is a priority, not a reservation: the tenant whose turn it is is served first whenever a slot is idle, and others
+get what it leaves. So slots never wait, a unit is never cut short, and an arm that was passed over goes on later.
 
-Turns begin once a tenant that wants slots has had none for half of max_wait_seconds: where arms are short, the policy
-alone decides. The other half is divided into turns by weight. So each tenant has had one after max_wait_seconds, plus a
-unit for each turn: a turn begins with its first unit. No turn is shorter than a second, since every change of trial
-reads a state.
+Turns begin once a tenant that wants slots has had none for half of max_wait_seconds; if arms are short, the policy
+alone decides. The other half is divided into turns by weight. So each tenant has had a turn after max_wait_seconds,
+plus one unit for each turn, because a turn begins with its first unit. No turn is shorter than a second, because every
+change of trial reads a state.
 """
 
 from __future__ import annotations

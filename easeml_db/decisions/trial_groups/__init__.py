@@ -4,9 +4,9 @@
     profile.py         runtime of a trial by its width; what packing and scaling cost
     limits.py          how many trials a device holds and how many devices a trial uses, from measurements
     widths.py          the water-filling formula
-    static_fluid.py    trials that arrive, onto idle devices
-    dynamic_fluid.py   trials that run, when something left or devices came
-    shared_capacity.py what is left for such a plan
+    static_fluid.py    placement of arriving trials on idle devices
+    dynamic_fluid.py   resizing of running trials, when some left or devices came
+    shared_capacity.py the capacity that is left for resizes
     allocation.py      both for a run that really trains, as trials, slots and devices come and go
     measuring.py       which short measurements to make, and the profile that they give
     device_occupancy.py  devices and what runs on them, as time passes

@@ -1,10 +1,11 @@
 """Trial groups of a run that really trains: which trial has which devices now, as trials and slots come and go.
 
-StaticFluid places what arrives, and what lost its device; DynamicFluid resizes what runs once something has left or
-devices have come and none waits. A decision counts from a trial's next unit on: what is under way goes on.
+StaticFluid places trials that arrive or have lost their device. DynamicFluid resizes running trials once one has left
+or devices have come, and no trial waits. A decision applies from a trial's next unit on; the unit under way continues.
 
-Ours: a device holds as many trials as it has slots, at most c. Trials that wait are sized anew, on what is idle then,
-whenever something changes, older groups first; a width that they had when they came could never be had again.
+Ours: a device holds as many trials as it has slots, at most c. Whenever something changes, waiting trials are sized
+anew for the devices that are then idle, older groups first, because the width that they had on arrival may never be
+available again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DynamicFluid (Fluid, algorithm 2): trials that run, when one has left or devices have come and none waits.
+"""DynamicFluid (Fluid, algorithm 2): resizing of running trials, when one has left or devices have come and none waits.
 
 Widths w' by the formula of StaticFluid, from what is left of each trial; lines 6 and 8 of the paper print w for w'.
 

@@ -1,4 +1,4 @@
-"""A plan of resizes while it is made: where trials are, which devices are free, and who could give some up.
+"""A plan of resizes under construction: where trials are, which devices are free, and which trials could give some up.
 
 A device that a trial has to itself counts as width 1, also where others may join it.
 """

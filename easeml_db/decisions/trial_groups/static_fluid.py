@@ -1,11 +1,11 @@
-"""StaticFluid (Fluid, algorithm 1): trials that arrive, onto idle devices.
+"""StaticFluid (Fluid, algorithm 1): placement of arriving trials on idle devices.
 
 Trials are placed in non-increasing width, the longest first, on the least loaded devices: widths from 1 take devices of
-their own; packed ones share, with at most c trials on a device. What finds no place waits, the longest first, and
-starts at its width as soon as there is one.
+their own; packed ones share, with at most c trials on a device. A trial that finds no place waits, the longest first,
+and starts at its width as soon as there is one.
 
 The paper's theorem 1 calls this a 2-approximation. It is not: ten seconds and seven times 1.5 on 4 devices, c = d = 4,
-packing for free, take 10 s against 3.33 s. What was never seen broken: makespan <= 2 OPT + max_i h_i(1/c).
+packing for free, take 10 s against 3.33 s. The bound that no test has broken: makespan <= 2 OPT + max_i h_i(1/c).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Auto: hopping while trials fill the slots, gangs for the last ones (Cerebro, VLDB 2020, section 3).
 
-With fewer trials than workers, hopping leaves workers idle. So trials train in gangs once at most half as many are left
-as slots work, unless the run's own gangs have shown that they do less than as many slots as there are trials.
+With fewer trials than workers, hopping leaves workers idle. So trials train in gangs once at most half as many trials
+are left as there are slots at work, unless the run's own gangs turned out slower than hopping on as many slots as there
+are trials.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Batched: hopping, where idle trials of one shape join a unit that starts, and one slot does all of them together.
+"""Batched: hopping in which idle trials of one shape join a unit that starts, and one slot trains all of them together.
 
-A unit that failed runs alone the next time, so that whoever is to blame fails alone. Trials are not planned: a plan
-knows single units only.
+A unit that failed runs alone the next time, so that only the trial at fault fails. It does not use planning schedulers,
+because a plan consists of single units.
 """
 
 from __future__ import annotations

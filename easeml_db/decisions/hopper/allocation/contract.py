@@ -1,8 +1,8 @@
-"""What every allocation is told and asked: the work of a run, the slots offered, the starts and the slots held back.
+"""The contract of allocations: the work of a run and the slots on offer go in, starts and slots to hold back come out.
 
 An allocation serves one run. It reads the run's work, and is asked whenever slots are idle. What it starts counts as
 begun at once; the slots that it holds back stay idle for it, and younger runs do not get them. It may want fewer slots
-than it is offered. The hooks below say what happens to the run; most allocations need few of them.
+than it is offered. The hooks below tell it what happens to the run; most allocations need few of them.
 """
 
 from __future__ import annotations

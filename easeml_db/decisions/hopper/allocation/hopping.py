@@ -1,11 +1,10 @@
-"""Hopping: every trial has one slot at a time, and a scheduler says which idle trial goes to which idle slot.
+"""Hopping: every trial has one slot at a time, and a scheduler assigns idle trials to idle slots.
 
-A trial that does whole rounds needs a slot that may run all partitions; else it is scheduled like all others. Where
-slots hold only some, it waits for all partitions at once, so that it counts as work for each of them.
+A trial that does whole rounds needs a slot that may run all partitions; otherwise it is scheduled like all others. If
+slots hold only some partitions, such a trial waits for all of them at once and counts as work for each.
 
-Where the run's scheduler compares or plans, the run begins with pilots. Then the scheduler is made, on the times known
-and the slots in service. It is made again when either changes, unless it was
-asked for by name and can serve other slots.
+If the run's scheduler compares or plans, the run begins with pilots. Then the scheduler is made from the known times
+and the slots in service. It is made again when either changes, unless the user named it and it can serve other slots.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Planned: the run trains on the slots that its plan holds for it, each trial of a stage on as many as the plan says.
+"""Planned: the run trains on the slots that its plan reserves, each trial of a stage on as many as the plan says.
 
 Slots come and go between stages; the coordinator sees to that. With one slot for each trial, trials hop over all slots
 of the run, and keep them at work; with more, each trains as a gang, on one instance where it fits into one.

@@ -1,4 +1,4 @@
-"""The allocations by name. A further one is a file in this folder and a line here; SQL asks for the names."""
+"""The allocations by name. To add one, write a file in this folder and add a line here; SQL reads the names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Water-filling (Fluid, MLSys 2021): devices follow the work that each trial has left.
 
 First the run's trials are timed, then its devices are measured where no profile is known. From then on each trial has a
-share of the devices: some of its own, one, or a part of one. Partitions that are placed on segments must be visited
-where they are: then the run hops.
+share of the devices: several of its own, one, or part of one. If partitions are bound to segments, trials must visit
+them there, so the run hops instead.
 """
 
 from __future__ import annotations
