@@ -1,4 +1,6 @@
-"""What an administrator wants to register: checked word by word, then built, trained, stored and asked once."""
+"""Checks of an architecture before an administrator registers it: its declaration first, then building, training,
+storing and predicting once.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Batches: units of several trials of one run on one slot, opened together and recorded in one transaction.
 
-Each member goes the way of a unit (training.py, evaluation.py). Those of one shape also train as one computation where
-that is faster (batch_training.py). A member that cannot be opened, trained or recorded is told apart: it alone came to
-nothing, and the others go on. What ends the call, such as a cancel or a lost connection, ends it for all.
+Each member goes through the steps of a unit (training.py, evaluation.py). Members of one shape train as one computation
+if that is faster (batch_training.py). A member that cannot be opened, trained or recorded fails alone, and the others
+continue. Whatever ends the call, such as a cancel or a lost connection, ends it for all.
 """
 
 from __future__ import annotations

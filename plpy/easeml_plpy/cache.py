@@ -1,4 +1,4 @@
-"""A bounded store for what a session keeps. Whatever is in it can be made again from the tables."""
+"""A bounded cache of a session. Everything in it can be made again from the tables."""
 
 from __future__ import annotations
 

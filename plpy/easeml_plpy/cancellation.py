@@ -1,4 +1,4 @@
-"""Letting a cancel through: the server can interrupt PL/Python only while it executes SQL."""
+"""Points at which a cancel can take effect: the server can interrupt PL/Python only while it executes SQL."""
 
 from __future__ import annotations
 

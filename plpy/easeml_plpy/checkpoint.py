@@ -1,8 +1,7 @@
-"""State of a trial <-> bytes, in the safetensors format: no pickle, nothing in it can run.
+"""State of a trial <-> bytes, in the safetensors format: no pickle, so loading a state runs no code.
 
 Equal states give equal bytes: the library orders tensors by (item size, name), and all attributes are one metadata
-entry whose keys are sorted. Which tensors a state has is the trainers' business; where payloads are kept is the
-entry points'.
+entry whose keys are sorted. Trainers decide which tensors a state has; entry points decide where payloads are stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How good probabilities of classes are: counts by class, and the metrics they make."""
+"""Metrics of class probabilities, and the counts by class from which they are computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which numbers of a row lie beyond what training saw: they count as the nearest end of it (encoding.py)."""
+"""Numbers of a row outside the range of the training rows, which count as the nearest end of that range (encoding.py).
+"""
 
 from __future__ import annotations
 

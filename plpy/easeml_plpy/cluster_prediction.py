@@ -1,9 +1,10 @@
-"""Predicting for tables of a Greenplum cluster, each row on the segment that has it: what its coordinator does.
+"""Prediction for tables of a Greenplum cluster, each row on the segment that has it: the part of the cluster's
+coordinator.
 
-The rows that are needed are staged in a temporary table, each on its own segment. There some thousand at a time are
-packed and answered (segment_prediction.py), and what is answered goes to a table that is distributed as the source is.
-The segments are brought the state by the query; no row passes the coordinator. Errors are values: `plpy.error` of
-PostgreSQL 9.4 takes no SQLSTATE.
+The needed rows are staged in a temporary table, each on its own segment. There they are packed and predicted some
+thousand at a time (segment_prediction.py), and the answers go to a table that is distributed like the source. The query
+carries the state to the segments; no row passes through the coordinator. Errors are values: `plpy.error` of PostgreSQL
+9.4 takes no SQLSTATE.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Columns of a relation: which field each becomes, and the SQL that brings it over in binary.
+"""Columns of a relation: the field that each becomes, and the SQL that transfers it in binary.
 
 Rows are packed as `record_send(ROW(...))`, one aggregate a block: every row of a field takes the same number of bytes,
 so a whole block is decoded as one structured numpy array instead of value by value. Arrays travel as the server

@@ -1,4 +1,6 @@
-"""What the tables say of a run whose best trials become an ensemble. A node, which knows no runs, is told it."""
+"""The trials of a run from which an ensemble is made, as the tables list them. A node, which knows no runs, is sent the
+list.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whether a config fits into memory: refused when a run starts if no slot can ever hold it, else at its unit."""
+"""Whether a config fits into memory: it is refused when a run starts if no slot can ever hold it, else when its unit
+runs.
+"""
 
 from __future__ import annotations
 

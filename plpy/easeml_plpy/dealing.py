@@ -1,4 +1,4 @@
-"""Which rows go to which split: at random, by time, by a column that says it, or by groups. Narrow columns only.
+"""Assignment of rows to splits: at random, by time, by a split column, or by groups. It reads narrow columns only.
 
 Each way fills the temporary table easeml_dealt (row, label, k, split, fold) from easeml_rows; `k` is a row's place in
 the shuffle, a hash under the seed, and only groups have their fold already. So the same rows, arguments and seed give

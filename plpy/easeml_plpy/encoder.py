@@ -1,4 +1,4 @@
-"""What a dataset's columns are and how they were measured: the encoder, parsed once from the JSON that stores it.
+"""The encoder: a dataset's columns with their statistics, parsed once from the JSON that stores it.
 
 It is stored as {"inputs": [field, ...], "input_shape": [...], "target": {...}}. Statistics come from the training rows
 only. Until they are known, while a dataset is being packed, a field has mean 0 and scale 1.

@@ -3,7 +3,7 @@
 A *field* is one input column as a contiguous array, one entry a row: numeric (n,) float64 with NaN for missing,
 categorical (n,) int32 codes, text (n, width) int32 hashes of tokens, tensor (n, *shape) in its stored type. Blocks keep
 fields. `encode` turns them into the float32 array of the standard view. Training and prediction call the same `encode`
-with the same stored statistics, so prediction applies exactly what training saw. A number beyond the range of the
+with the same stored statistics, so prediction encodes exactly as training did. A number beyond the range of the
 training rows counts as its nearest end.
 """
 

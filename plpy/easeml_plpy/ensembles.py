@@ -1,7 +1,7 @@
-"""How an ensemble is made: its run's best trials answer for all validation rows, and greedy selection weighs them.
+"""Making an ensemble: the best trials of its run predict all validation rows, and greedy selection weights them.
 
-A trial that was made names its members and their weights in its config, so it can be made again to the same bytes as
-long as their best states are kept.
+The config of the new trial names its members and their weights, so it can be made again to the same bytes as long as
+their best states are kept.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Cutting off the lines of CONTEXT that the server adds to an error: a line for each of our functions under way.
+"""Removal of the CONTEXT lines that the server adds to an error, one for each of our functions under way.
 
-They tell users nothing, and bury the message. SQL cannot leave them out: the server asks every function under way for
-a line, at the moment of the error, along a linked list of its own (`error_context_stack`, elog.h). Here the list is cut
+They tell users nothing, and bury the message. SQL cannot leave them out: the server asks every function under way for a
+line, at the moment of the error, along a linked list of its own (`error_context_stack`, elog.h). Here the list is cut
 below the statement that calls `hide_context`. When that statement ends the server goes on with an empty list, so the
-RAISE after it has no lines. What catches the error, or the next statement of the client, has its own list back.
+RAISE after it has no lines. Code that catches the error, and the next statement of the client, get their own list back.
 """
 
 from __future__ import annotations

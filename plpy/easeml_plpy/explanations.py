@@ -1,4 +1,4 @@
-"""What each input became and why, for easeml.dataset_info, and notices of inputs that tell nothing."""
+"""What each input became and why, for easeml.dataset_info, and notices about inputs without information."""
 
 from __future__ import annotations
 

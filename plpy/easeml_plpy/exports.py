@@ -1,7 +1,8 @@
 """Trials as files: read out with the rights of the caller, and stored with the owner's once they have been checked.
 
-`import_model` runs as its caller and checks the file; what it found crosses to the owner's rights in `GD`, which only
-PL/Python can write. So `store_import` takes nothing from a client, and refuses where nothing has been checked.
+`import_model` runs as its caller and checks the file. It leaves the result in `GD`, which only PL/Python can write, for
+`store_import`, which has the owner's rights. So `store_import` takes nothing from a client, and refuses if nothing has
+been checked.
 """
 
 from __future__ import annotations

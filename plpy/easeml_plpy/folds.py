@@ -1,4 +1,4 @@
-"""Trials on rows that may have folds: who learns from which row, and who answers for it."""
+"""Trials on rows that may have folds: which members learn from a row, and which predict it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Gang units: one trial over several partitions at once, a slot for each, recorded together by the first slot.
 
 A gang stands for consecutive steps of one round of the trial's life. Its members are the units of those steps; the
-session of each calls the same procedure with an order that tells its rank. Whatever goes wrong on one rank ends all.
-A rank goes the way of a unit (training.py); it meets the others after its commit, and only the first rank records.
+session of each calls the same procedure with an order that names its rank. A failure on one rank ends all. A rank goes
+through the steps of a unit (training.py); it meets the others after its commit, and only the first rank records.
 """
 
 from __future__ import annotations

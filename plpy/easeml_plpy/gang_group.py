@@ -1,9 +1,9 @@
 """The process group of a gang: sessions that train one trial together find one another and exchange tensors.
 
-They meet in a folder of their own below the server's temporary files, which nobody but the server's user may enter
-and which the server clears when it starts. The group stays for as long as the session: taking one down while a peer
-does the same aborts the process now and then, and an aborted process restarts the whole server. A group that is of no
-use any more is broken instead: its connections are shut down, and peers that wait for this rank raise at once.
+They meet in a folder of their own below the server's temporary files, which only the server's user may enter and which
+the server clears when it starts. A group lasts as long as its session: destroying one while a peer does the same
+sometimes aborts the process, and an aborted process restarts the whole server. A group that is no longer needed is
+broken instead: its connections are shut down, and peers that wait for this rank raise at once.
 """
 
 from __future__ import annotations

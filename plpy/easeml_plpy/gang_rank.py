@@ -1,4 +1,4 @@
-"""A session's part in a gang: the group that it has joined, and what it exchanges over it."""
+"""A session's part in a gang: the group that it has joined, and its exchanges over that group."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Dealing groups of rows, of which none may be in two splits: whole groups, one after the other, where most is missing.
+"""Dealing of groups of rows, none of which may be in two splits: whole groups in turn, each to the split that lacks
+most.
 
-Groups come in the order of the rarest label that they have, those of one label shuffled by a hash. Each split is owed
-its share of all rows so far, and a group goes to the split that is owed most (error diffusion): the shares come out
-within the size of a group, and groups of each label are spread. Of each label the first groups go one to each split,
-unless they are larger than one: a group of half the rows trains.
+Groups come in the order of their rarest label; those of one label are shuffled by a hash. Each split is owed its share
+of all rows so far, and a group goes to the split that is owed most (error diffusion). So shares are exact to within the
+size of a group, and the groups of each label are spread over the splits. For each label the first groups go one to each
+split, unless a group is larger than the split: a group of half the rows trains.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Labelled images that fit into memory: read once, placed there, and dealt into blocks without a temporary table.
+"""Labelled images that fit into memory: read once, ordered there, and dealt into blocks without a temporary table.
 
 A table of images is mostly bytes that packing only moves. The server would copy them, sort them by place and send each
-row by itself; here they come some thousand rows at a time, and blocks gather theirs. What is out of the ordinary (a row
-without its label, an image of another size, a class with few rows) is left to the server, which says what is wrong.
+row by itself; here they come some thousand rows at a time, and each block gathers its rows. Unusual cases (a row
+without its label, an image of another size, a class with few rows) are left to the server, which reports what is wrong.
 Both ways give the same blocks, byte for byte.
 """
 

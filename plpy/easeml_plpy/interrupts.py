@@ -1,16 +1,15 @@
-"""Letting a cancel through anywhere in Python: the server itself interrupts PL/Python only while it executes SQL.
+"""Cancels anywhere in Python code: the server itself interrupts PL/Python only while it executes SQL.
 
-While an entry point of tenants runs, a timer of the process's own computing time rings ten times a second. Python then
+While an entry point that tenants call runs, a timer on the process's CPU time fires ten times a second. Python then
 calls the handler below between two bytecodes, in whatever loop it is. The handler executes a trivial statement: there
 the server ends the session (pg_terminate_backend) or raises the cancel or timeout, which leaves the loop as any
-exception does. A timer of computing time costs nothing while nothing is computed, and cannot be late on a busy machine.
+exception does. A CPU timer costs nothing while nothing is computed, and cannot be late on a busy machine. While the
+server executes a statement for Python, the timer is off: the server handles cancels itself, and the handler must not
+run. The statement may call PL/Python again, and the server converts that call's results after it has left the inner
+function's SPI connection. A statement of ours at that moment would run on the connection of the outer function, and
+free the memory of the statement that is under way there.
 
-While Python has the server execute a statement, the bell is quiet: the server sees to its cancels itself. It must be.
-A statement may call PL/Python again, whose results the server converts when it has already left that function's
-connection to it. A statement of ours at that moment would run on the connection of the function outside, and free
-the memory of the statement that is under way there.
-
-Units do not use it: they pause by themselves (cancellation.py), where they may commit as well.
+Units do not use it: they check for cancels themselves (cancellation.py), at points where they may also commit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What a pilot measures beside others: when each of many equal iterations ended, and the memory that it took."""
+"""Measurements of a pilot that runs beside others: when each of many equal iterations ended, and the memory that it
+took.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a tenant keeps, counted once in a transaction and added up from then on.
+"""The bytes that a tenant keeps, counted once in a transaction and added to from then on.
 
-A sum over all blocks for each new block would take time with the square of their number. The count lies in the session,
-where tenants cannot reach it. What a rolled back savepoint added stays in it, so it is at most too high: whoever finds
-it above a limit counts again.
+A sum over all blocks for each new block would take quadratic time. The count is kept in the session, where tenants
+cannot reach it. Bytes that a rolled back savepoint added stay in the count, so it may be too high but never too low: a
+caller that finds it above a limit counts again.
 """
 
 from __future__ import annotations

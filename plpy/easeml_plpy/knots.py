@@ -1,7 +1,8 @@
-"""Knots of numbers: quantiles of a sample of the training rows, with the least and greatest of all of them at the ends.
+"""Knots of numbers: quantiles of a sample of the training rows, with the minimum and maximum of all training rows at
+the ends.
 
 The sample is every n-th training row in the order of the blocks. That order is one of hashes, so the sample is fair,
-and the same rows give the same knots. Wide tables have fewer knots a number, so that the encoder stays small.
+and the same rows give the same knots. Wide tables have fewer knots per number, so that the encoder stays small.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the columns of a view are, so that an architecture knows numbers from codes."""
+"""The kinds of a view's columns, so that an architecture can tell numbers from codes."""
 
 from __future__ import annotations
 

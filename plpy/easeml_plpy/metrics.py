@@ -1,4 +1,4 @@
-"""How good predictions are: additive statistics of one partition, and the metrics they make.
+"""Metrics of predictions, and the additive statistics of one partition from which they are computed.
 
 A partition is measured where it lies; only its statistics travel. Statistics are plain JSON: a number that is
 not finite (a diverged trial) is stored as null, absorbs what it is combined with, and makes its metric NaN.

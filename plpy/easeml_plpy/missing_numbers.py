@@ -1,4 +1,6 @@
-"""Numbers of statistics that may be missing: what is not finite is stored as null, and absorbs what it is added to."""
+"""Numbers of statistics that may be missing: a number that is not finite is stored as null, and null plus anything is
+null.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A model file that comes from elsewhere: all that it says is checked before anything is built from it.
+"""Checks of a model file from elsewhere, before anything is built from it.
 
-Its digest only tells that it is whole. What it says may still be made up, so sizes, indices and names are looked at,
-and the trial has to answer for a row.
+Its digest only shows that it is complete. The content may still be forged, so sizes, indices and names are checked, and
+the trial has to predict a row.
 """
 
 from __future__ import annotations

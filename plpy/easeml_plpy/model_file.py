@@ -1,8 +1,10 @@
-"""A trial with its encoder as one file: a state in the safetensors format, with one JSON document more in its header.
+"""A trial with its encoder as one file: a state in the safetensors format, with an additional JSON document in its
+header.
 
-The tensors lie there as in the state, so any reader of safetensors finds them. The header's metadata has three texts:
+The tensors are stored as in the state, so any reader of safetensors finds them. The header's metadata has three texts:
 `attributes`, those of the state; `model`, the document; and `sha256`, the digest of both and of the tensors. A file has
-one form only: what is read is written again and compared, so a byte that says nothing cannot be changed either.
+exactly one valid form: the reader writes its content again and compares, so that even a meaningless byte cannot be
+changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What to say of a name that does not exist: which names there are."""
+"""Hints for a name that does not exist: the names that do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node says of itself, so that a control server can refuse one that does not fit."""
+"""Facts that a node reports about itself, so that a control server can refuse an unsuitable one."""
 
 from __future__ import annotations
 

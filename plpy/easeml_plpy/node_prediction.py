@@ -1,7 +1,7 @@
-"""On a node: predicting for tables that lie here, beside them, with a state that the control server has sent.
+"""On a node: prediction for tables that lie here, with a state that the control server has sent.
 
-The tables are read as packing reads them: plain ones alone, that a role of the asker's name may read. The output is a
-new table, so that nobody's trigger runs with the rights of the service.
+The tables are read under the rules of packing: only plain tables that a role of the asker's name may read. The output
+is a new table, so that no trigger runs with the rights of the service.
 """
 
 from __future__ import annotations

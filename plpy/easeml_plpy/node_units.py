@@ -1,9 +1,9 @@
 """Units on a node: opened and recorded on the control server, trained and measured here.
 
 A node knows no runs. A unit gets its order and its context in the call, reads packed rows and states of this server,
-and writes its new state here, never pointed to until the control server records the unit. What it returns is what is
-recorded there. The work itself is that of a unit on the control server (training.py, evaluation.py, rounds.py,
-pilot.py).
+and writes its new state here; nothing points to that state until the control server records the unit. It returns what
+the control server is to record. The work itself is the same as that of a unit on the control server (training.py,
+evaluation.py, rounds.py, pilot.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Series and trees of unequal size: packed one after another in blocks, and side by side, filled up, in a session.
+"""Series and trees of unequal size: packed one after another in blocks, and padded to equal size in a session.
 
 In a block: how many objects each row has, int32 (n,), then the numbers of all objects, float32, row after row, then the
-objects that they lead to, int32. In a session: float32 (n, objects, numbers + 1 + links) as ObjectsField says, with
+objects that they link to, int32. In a session: float32 (n, objects, numbers + 1 + links) as ObjectsField says, with
 zeros behind the last object of a row.
 """
 

@@ -1,4 +1,4 @@
-"""What a live trial answers for many rows, a batch at a time."""
+"""Predictions of a live trial for many rows, a batch at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What easeml.create_dataset asks to be packed, as the row of the dataset that was begun says it."""
+"""The request of easeml.create_dataset for packing, read from the row of the begun dataset."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Packing a relation into the blocks of a dataset: shuffle once, split, encode, write. All inside the server.
 
-Labelled images that fit into memory are placed there (image_rows.py). All else is placed by the server:
+Labelled images that fit into memory are ordered there (image_rows.py). The server orders all other rows:
 
 1. The inputs and the target are copied to a temporary table, with a hash of each row under the seed.
 2. Rows are ordered by that hash (identical rows by a count of their copies, so that they spread too), split into
@@ -9,7 +9,8 @@ Labelled images that fit into memory are placed there (image_rows.py). All else 
    statistics of the training rows stream by.
 
 Everything happens in the caller's transaction: an error leaves nothing behind. The source is read, and blocks are
-written, with the caller's rights; the rest of the dataset goes through the door (easeml.requests), before and after.
+written, with the caller's rights; the rest of the dataset is written through requests (easeml.requests), before and
+after.
 """
 
 from __future__ import annotations

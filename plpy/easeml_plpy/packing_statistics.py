@@ -1,7 +1,8 @@
-"""What streams by while blocks are written: statistics of the training rows, sizes and checksums of the partitions.
+"""Statistics gathered while blocks are written: those of the training rows, and sizes and checksums of the partitions.
 
-What a block adds (`look`) is apart from adding it (`add`): blocks may be packed on several servers, and what they add
-comes together in the order of the blocks. So the statistics are the same bytes wherever blocks were packed.
+Computing a block's contribution (`look`) is separate from adding it (`add`): blocks may be packed on several servers,
+but their contributions are added in the order of the blocks. So the statistics are the same bytes wherever blocks were
+packed.
 """
 
 from __future__ import annotations

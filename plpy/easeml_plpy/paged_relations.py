@@ -1,4 +1,4 @@
-"""Relations that a statement reads some pages at a time, to aggregate some thousand rows of each stretch."""
+"""Relations that a statement reads some pages at a time, so that each step aggregates some thousand rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A pilot: a few mini-batches of a fresh trial, timed and thrown away, so that runs can be planned before they start.
 
-What Cerebro (VLDB 2020, section 4.3) asks its schedulers to be given. Nothing of it shows in any state: seeds are those
-of units, and a unit sets its own.
+Cerebro's schedulers need these times (VLDB 2020, section 4.3). A pilot leaves no trace in any state: it uses the seeds
+of units, and each unit sets its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Answering with a trained trial: one row, or packed rows in batches.
+"""Prediction with a trained trial: for one row, or for packed rows in batches.
 
-All entry points here run with the caller's rights. What they answer with comes from `serving`, which asks who calls.
+All entry points here run with the caller's rights. The trial comes from `serving`, which checks who calls.
 """
 
 from __future__ import annotations

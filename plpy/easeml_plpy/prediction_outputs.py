@@ -1,4 +1,4 @@
-"""The table that predictions go to: a new one, or one that is there, to which they are added by key."""
+"""The output table of predictions: a new one, or an existing one to which they are added by key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The places of rows that are split at random, over arrays: the rule of dealing.py and splitting.py for labelled rows.
+"""The places of rows that are split at random, computed on arrays by the rule of dealing.py and splitting.py for
+labelled rows.
 
-The server sorts tables of any size by that rule. Where all rows are in memory, numpy does the same in a tenth of the
-time, since it moves numbers alone.
+The server sorts tables of any size by that rule. If all rows are in memory, numpy does the same in a tenth of the time,
+because it moves only numbers.
 """
 
 from __future__ import annotations

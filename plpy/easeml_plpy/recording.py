@@ -1,4 +1,4 @@
-"""The last transaction of a unit: one fenced call that records all that it has done, for the caller to commit."""
+"""The last transaction of a unit: one fenced call that records all its results, for the caller to commit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Members of an ensemble trained again, on training and validation rows.
 
-When members and weights are chosen, the validation rows have done their work. So each member is trained once more on
-all rows but those of the test, for as many epochs as its best state had: most of all small tables gain from it. The
-former states are kept, because they alone can be measured on validation rows.
+Once members and weights are chosen, the validation rows are no longer needed for choices. So each member is trained
+once more on all rows except test rows, for as many epochs as its best state had; small tables gain most from it. The
+former states are kept, because only they can be measured on validation rows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Replay: train a trial again along its stored visit order and compare the state after every unit.
 
-The log holds all that a state depends on: which partition at which position, and the unit's seed. So it does not
-matter who chose the order, nor on which slots, how often interrupted or hopped, the trial ran. A unit that trained as
-one computation with others is repeated beside copies of itself: the others' numbers change none of its own. Nothing is
-written, and nothing that the session kept from before is used.
+The log holds all that a state depends on: which partition at which position, and the unit's seed. So it does not matter
+who chose the order, on which slots the trial ran, or how often it was interrupted or hopped. A unit that trained as one
+computation with others is repeated beside copies of itself, because the numbers of the others do not affect its own. A
+replay writes nothing, and uses nothing that the session kept from before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of a whole split, partition after partition, as a session keeps them for units that take whole rounds."""
+"""The rows of a whole split, partition after partition, kept by a session for units that do whole rounds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A whole round of a trial in one unit: all partitions at once, in one session, for architectures that want all rows.
+"""A whole round of a trial in one unit: all partitions at once, in one session, for architectures that need all rows.
 
-It is recorded as a gang with one rank: each partition has its row, and all of them are recorded or none. The rows stand
-in the order of the partitions, so the order of visits changes no byte. Else it goes the way of a unit (training.py),
-on nodes, too (node_units.py).
+It is recorded as a gang with one rank: each partition has its row, and all of them are recorded or none. Training rows
+come in the order of the partitions, so the visit order changes no byte. Otherwise it goes through the steps of a unit
+(training.py), also on nodes (node_units.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of rows, by which a user finds them again: their key, or where they have none a hash of their values."""
+"""Identifiers of rows by which a user finds them again: their key, or without one a hash of their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One row of which each field is a number, as Python counts: for one row numpy takes longer to call than to compute."""
+"""One row of numbers in plain Python: for one row, numpy's calls take longer than its computation."""
 
 from __future__ import annotations
 

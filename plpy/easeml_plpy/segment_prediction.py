@@ -1,4 +1,5 @@
-"""Answering for rows on a segment of a Greenplum cluster, within a query of its coordinator (cluster_prediction.py)."""
+"""Prediction for rows on a segment of a Greenplum cluster, within a query of its coordinator (cluster_prediction.py).
+"""
 
 from __future__ import annotations
 

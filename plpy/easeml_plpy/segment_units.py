@@ -1,4 +1,4 @@
-"""Units on a segment of Greenplum, beside its rows: what is read comes in the call, what is written leaves as rows."""
+"""Units on a segment of Greenplum, beside its rows: inputs come in the call, and results leave as rows."""
 
 from __future__ import annotations
 

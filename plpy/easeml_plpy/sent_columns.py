@@ -2,7 +2,7 @@
 
 All numbers of the rows come first, as one array of the server; then the bytes of each image, and each array as the
 server keeps it, one row after another. Rows that are sent one by one (columns.py) cost a function call for each value,
-and have to be taken apart again.
+and have to be split up again.
 """
 
 from __future__ import annotations

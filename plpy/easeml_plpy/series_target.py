@@ -1,8 +1,8 @@
-"""The target of a task out of which series of unequal length come.
+"""The target of a task whose outputs are series of unequal length.
 
 Blocks keep them one after another, as they keep series that go in (object_rows.py). In a session a row is (steps of the
-longest, numbers + 1), flat: the numbers of each step, and behind them 1 where there is a step, 0 behind the last. What
-a trial puts out in that last place is above 0 where it goes on.
+longest, numbers + 1), flat: the numbers of each step, and behind them 1 where there is a step, 0 behind the last. A
+trial's output in that last place is above 0 where the series goes on.
 """
 
 from __future__ import annotations

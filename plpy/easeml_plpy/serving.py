@@ -1,10 +1,10 @@
-"""Which trial answers for whom: the one step from the rights of the role that asks to those of the service.
+"""Which trial answers for which role: the one step from the rights of the asking role to those of the service.
 
-Functions that predict run with the caller's rights, and there alone the server's current_user says who calls. `served`
-leaves that name with the session, which lies in `GD`: only PL/Python can write it, hence only code of superusers.
-`open_serving`, which runs with the owner's rights, takes the name from there, and refuses where there is none.
+Functions that predict run with the caller's rights, and only there does the server's current_user name the caller.
+`served` leaves that name in the session object in `GD`, which only PL/Python, hence only code of superusers, can write.
+`open_serving`, which runs with the owner's rights, takes the name from there, and refuses if there is none.
 
-A name is resolved once a statement: all rows of a statement have answers of one trial.
+A name is resolved once per statement, so that one trial answers all rows of a statement.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A server session: the statements it has planned, what it keeps between calls, and the edge to PL/Python bodies.
+"""A server session: the statements it has planned, what it keeps between calls, and the boundary to PL/Python bodies.
 
-An entry point takes a `Session` where its two-line body hands over `plpy, GD`. The session object lives in `GD`, so
-it lasts as long as the connection. `GD` is shared by all roles of a connection: entry points check what the caller
-may see before they look at what is kept.
+An entry point takes a `Session`; its two-line body passes `plpy, GD`. The session object lives in `GD`, so it lasts as
+long as the connection. `GD` is shared by all roles of a connection: entry points check what the caller may see before
+they look at what is kept.
 """
 
 from __future__ import annotations

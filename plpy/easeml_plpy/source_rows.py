@@ -1,4 +1,4 @@
-"""The rows of a source in a temporary table, and what they turn out to be: task, labels, shapes."""
+"""The rows of a source in a temporary table, and what is inferred from them: task, labels, shapes."""
 
 from __future__ import annotations
 

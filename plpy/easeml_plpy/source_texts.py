@@ -1,6 +1,6 @@
-"""What a column of texts becomes: categories, a text of words or of characters, or nothing, if it only names rows.
+"""What a column of texts becomes: categories, a text of words or of characters, or nothing if it only identifies rows.
 
-The rule looks at the training rows alone, and `explain` says in words what it found.
+The rule reads training rows only, and `explain` states its result in words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The places of rows: a split each, and in it a partition and a position. Narrow columns only."""
+"""The places of rows: a split, and within it a partition and a position. It reads narrow columns only."""
 
 from __future__ import annotations
 

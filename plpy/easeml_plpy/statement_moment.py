@@ -1,6 +1,7 @@
-"""Who asks, and in which statement, as the server's process knows it.
+"""The current role and the current statement, as the server's process knows them.
 
-Its own functions are asked: an SQL statement that says the same takes longer than most predictions of a row.
+It calls functions of the server directly, because an SQL statement with the same result takes longer than most
+predictions of a row.
 """
 
 from __future__ import annotations

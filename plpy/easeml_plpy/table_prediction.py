@@ -1,7 +1,7 @@
 """Predicting for a whole table: one statement packs, predicts and writes, some thousand rows at a time.
 
-All of it runs with the caller's rights. What it packs goes to `easeml.predict_packed`, which answers only meanwhile.
-Neither rows nor keys pass through Python one by one.
+All of it runs with the caller's rights. The packed rows go to `easeml.predict_packed`, which answers only within such a
+statement. Neither rows nor keys pass through Python one by one.
 """
 
 from __future__ import annotations

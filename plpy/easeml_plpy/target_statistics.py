@@ -1,8 +1,9 @@
-"""What the target was in each category of the training rows, made out of fold (Micci-Barreca 2001).
+"""Statistics of the target in each category of the training rows, computed out of fold (Micci-Barreca 2001).
 
 A training row must not see its own target in its inputs. So counts and sums are kept by fold, a row of a partition
 belongs to one of five in turn, and a training row gets the statistics of the other four. All other rows get those of
-all five. The mean of a category is pulled towards the mean of all rows as if it had some more of those.
+all five. The mean of a category is pulled towards the mean of all rows, as if the category had some further rows with
+that mean.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a task answers for one input: the output tensor, and for classes the name of the best."""
+"""The answer of a task for one input: the output tensor, and for classes the name of the most probable one."""
 
 from __future__ import annotations
 

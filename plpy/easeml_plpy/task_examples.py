@@ -1,4 +1,4 @@
-"""Examples as a client writes them, JSON, turned into what the table of a task holds; what does not fit is named."""
+"""Conversion of a client's JSON examples into rows of a task's table; an error names an example that does not fit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Series and trees as a client writes them, JSON, turned into numbers and links; what does not fit is named.
+"""Conversion of a client's JSON series and trees into numbers and links; an error names an object that does not fit.
 
-A series is a list of its objects, or an object that leads to the next. A tree is an object that leads to others by the
-names of its recursive fields. An object is {name: tensor, ...}; where it has one tensor only, in a list the tensor
-alone will do.
+A series is a list of its objects, or an object that links to the next. A tree is an object that links to others by the
+names of its recursive fields. An object is {name: tensor, ...}; if it has only one tensor, a list may hold the tensor
+alone.
 """
 
 from __future__ import annotations

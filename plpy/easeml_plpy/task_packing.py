@@ -1,7 +1,7 @@
-"""Packing a version of a task from its table of examples: what did not change since the version before is kept.
+"""Packing of a version of a task from its table of examples; blocks without changes since the version before are kept.
 
 The table is the service's own, with columns of PostgreSQL's types: reading it runs nothing that a tenant wrote. The
-number of an example is its key, which blocks hold; so what changed is a comparison of two sets of numbers.
+number of an example is its key, which blocks hold, so comparing two sets of numbers finds what changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The place of each example of a task: its split and partition, which later examples do not change.
 
-The rank of an example among all of its class that were ever fed decides, through two sequences of low discrepancy. So
-each class is spread over splits and partitions as evenly as rows can be, and no example moves from one split to
+An example's rank among all examples of its class that were ever fed decides, through two sequences of low discrepancy.
+So each class is spread over splits and partitions as evenly as rows can be, and no example moves from one split to
 another when more are fed or some are switched off.
 """
 

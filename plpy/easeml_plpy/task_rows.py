@@ -1,4 +1,4 @@
-"""Examples of a task as their table has them, brought over as a block of a version keeps them."""
+"""Examples of a task, read from their table in the form in which a block of a version keeps them."""
 
 from __future__ import annotations
 

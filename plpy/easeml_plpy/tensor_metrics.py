@@ -1,10 +1,10 @@
-"""How good tensors are that come out: additive statistics of one partition, and the metrics they make.
+"""Metrics of output tensors, and the additive statistics of one partition from which they are computed.
 
-psnr and ssim count from the range of the output (its training rows, or 0 to 255 of 8-bit values); psnr is at most 100.
-ssim is that of Wang et al. (2004) over squares of at most 7 by 7, the mean of all squares, channels and rows.
-token_accuracy reads the last size as tokens: the share of positions whose greatest number is that of the target.
-Of series of unequal length the numbers of the steps that the target has are measured. A step that is missing, or one
-too many, is a token that is wrong.
+psnr and ssim are relative to the range of the output (its training rows, or 0 to 255 of 8-bit values); psnr is at most
+100. ssim is that of Wang et al. (2004) over squares of at most 7 by 7, the mean of all squares, channels and rows.
+token_accuracy reads the last size as tokens: the share of positions whose largest number is at the same place as the
+target's. For series of unequal length the steps that the target has are measured. A missing step, or one too many,
+counts as a wrong token.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tokens of texts as hashes: words and pairs of words, or pieces of two to four characters.
 
-A text counts as far as its first 2,000 characters. Each token counts once a text. Hashes are CRC-32 in 20 bits: the
-same on every machine, and quick for what is short.
+Only the first 2,000 characters of a text count. Each token counts once per text. Hashes are CRC-32 in 20 bits: the same
+on every machine, and fast for short tokens.
 """
 
 from __future__ import annotations

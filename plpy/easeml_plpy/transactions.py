@@ -1,4 +1,4 @@
-"""Procedures that commit: they cannot run inside a transaction, and say so before they do anything."""
+"""Procedures that commit: they cannot run inside a transaction, and raise that error before they do anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a unit is told: its order, and the context that it reads when it opens.
+"""The inputs of a unit: its order, and the context that it reads when it opens.
 
 A unit opens in one short transaction, works without one, and records everything in a last one, which first checks
 the coordinator's lease and the trial's progress (recording.py). The statements of both are SQL functions

@@ -1,4 +1,4 @@
-"""Getting a slot's session ready: what its first unit would have to import."""
+"""Preparation of a slot's session: it imports what the first unit would otherwise have to import."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The architectures that a config can name, and what each may be asked.
+"""The architectures that a config can name.
 
 To add one: write a file with an `Architecture` and list it here. Training is the trainers' business. Builders import
-torch when they build, so that a session which only lists architectures starts in milliseconds.
+torch only when they build, so that a session that merely lists architectures starts in milliseconds.
 """
 
 from __future__ import annotations

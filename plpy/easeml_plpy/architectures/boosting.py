@@ -1,4 +1,4 @@
-"""What the trainer 'boosting' trains: rounds of trees, each fitted to what all before it have left over."""
+"""What the trainer 'boosting' trains: rounds of trees, each fitted to the residuals of all rounds before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an architecture is: a named way of building something trainable from a task and a config."""
+"""An architecture: a named way of building something trainable from a task and a config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Ensembles: weighted means of a run's own trials, made at its end. Nobody asks for one, and nothing of it is drawn."""
+"""Ensembles: weighted means of a run's own trials, made at its end. No user requests one, and no hyperparameter of it
+is drawn.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forests (scikit-learn): trees that know nothing of each other, over all rows at once; an epoch adds some."""
+"""Forests (scikit-learn): independent trees, each grown on all rows at once; an epoch adds some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeNet-5 (LeCun et al., 1998) with ReLU and max pooling, fitted to the image at hand.
+"""LeNet-5 (LeCun et al., 1998) with ReLU and max pooling, fitted to the size of the image.
 
 Convolutions keep the size of the image and are each followed by a halving, so images may be as small as
 6 by 6. Kernels are 5 by 5, or 3 by 3 where a side is shorter than 16.

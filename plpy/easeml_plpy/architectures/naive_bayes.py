@@ -1,9 +1,8 @@
 """Naive Bayes of scikit-learn: counts and moments per class, so the order of rows hardly matters.
 
-MultinomialNB needs features that are not negative, while inputs arrive standardised. Each feature x becomes
-two, max(x, 0) and max(-x, 0): nothing is lost, nothing has to be remembered, and a row's features do not
-depend on the rows around it. Visiting rows again multiplies all counts alike, so it only weakens the
-smoothing.
+MultinomialNB needs non-negative features, but inputs arrive standardised. So each feature x becomes two, max(x, 0) and
+max(-x, 0): this loses nothing, needs no stored state, and makes a row's features independent of other rows. Visiting
+rows again multiplies all counts alike, so it only weakens the smoothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Layers of networks that answer without torch: functions of numpy over the weights of a state.
+"""Layers of networks that predict without torch: numpy functions over the weights of a state.
 
-Importing torch takes a second and a half of computing, more than a session that asks for a few rows computes in all.
-Names are those that the modules of torch give their weights. Answers equal theirs up to rounding in 32 bits.
+Importing torch takes a second and a half of computing, more than all else in a session that predicts a few rows. Names
+are those that torch modules give their weights. Answers equal torch's up to rounding in 32 bits.
 """
 
 from __future__ import annotations

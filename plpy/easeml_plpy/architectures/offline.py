@@ -1,6 +1,7 @@
-"""No network while a registered architecture is imported and built: weights that a hub would send are no architecture.
+"""No network access while a registered architecture is imported and built: weights downloaded from a hub are not part
+of it.
 
-It is a check of honest packages, not a sandbox: their code has the rights of the server's user anyhow, which is why an
+It is a check for honest packages, not a sandbox: their code has the rights of the server's user anyway, which is why an
 administrator of the machine installs them.
 """
 

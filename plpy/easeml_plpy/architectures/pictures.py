@@ -1,4 +1,4 @@
-"""How an array is read as a picture: which of its sizes are sides, and which counts channels."""
+"""Interpretation of an array as a picture: which of its sizes are sides, and which is the number of channels."""
 
 from __future__ import annotations
 

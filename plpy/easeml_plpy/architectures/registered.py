@@ -1,8 +1,9 @@
 """Architectures that an administrator registered: each is a function of a package that is installed beside the server.
 
 A package offers its functions in its metadata, as entry points of the group `easeml.architectures`; nothing else is
-ever imported. So whoever can write a row of easeml.registered_architectures, or a config, names no module of the
-server's choice. What a name means never changes (sql/functions/architectures.sql), so a process may keep it.
+ever imported. So a role that can write a row of easeml.registered_architectures, or a config, cannot make the server
+import an arbitrary module. A name never changes its meaning (sql/functions/architectures.sql), so a process may cache
+it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A residual network over embedded columns: blocks that add to what they were given.
+"""A residual network over embedded columns: each block adds to its input.
 
-The form of Gorishniy et al., "Revisiting Deep Learning Models for Tabular Data" (NeurIPS 2021, section 3.2), with layer
-instead of batch normalisation: no statistics of batches, so that averaged weights answer as they are.
+It has the form of Gorishniy et al., "Revisiting Deep Learning Models for Tabular Data" (NeurIPS 2021, section 3.2), but
+with layer instead of batch normalisation. Without batch statistics, averaged weights can predict as they are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""How much memory a config takes for certain, by arithmetic: what is known before anything is built.
+"""The memory that a config takes at least, computed before anything is built.
 
-It is a lower bound. A config beyond it cannot train; one below it may still run out, which its slot's limit catches.
+A config whose lower bound exceeds a limit cannot train there. One below the limit may still run out of memory, which
+its slot's limit catches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of the view `sparse` as sparse matrices, for estimators of scikit-learn that take those."""
+"""Rows of the view `sparse` as sparse matrices, for scikit-learn estimators that accept them."""
 
 from __future__ import annotations
 

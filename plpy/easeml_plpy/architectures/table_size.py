@@ -1,4 +1,4 @@
-"""How wide the first layer of a network for tables is, and how much it holds: known before torch is imported."""
+"""Width and size of the first layer of a network for tables, known before torch is imported."""
 
 from __future__ import annotations
 

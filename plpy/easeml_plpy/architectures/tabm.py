@@ -1,4 +1,6 @@
-"""TabM (Gorishniy et al., ICLR 2025): one network that answers as k would, since its members share most weights."""
+"""TabM (Gorishniy et al., ICLR 2025): one network that predicts like an ensemble of k, whose members share most
+weights.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Transforms of a number to predict: a skewed target is learnt better as its root or its logarithm.
 
-They act on the standard scale, above the least training target, so they suit a target of any unit and sign. A trial is
-trained on transformed targets and answers on the standard scale: everything outside of it, metrics and ensembles too,
-sees nothing of the transform.
+They act on the standard scale, above the least training target, so they suit a target of any unit and sign. A trial
+trains on transformed targets and answers on the standard scale, so nothing outside it, such as metrics and ensembles,
+sees the transform.
 """
 
 from __future__ import annotations

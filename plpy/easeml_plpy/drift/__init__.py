@@ -1,1 +1,1 @@
-"""How far the rows of a source are from the rows that a dataset was trained on."""
+"""Drift: how far the rows of a source are from the training rows of a dataset."""

@@ -1,7 +1,7 @@
 """Bins of one column, as its training rows fill them: tenths of numbers, the commonest categories.
 
-The last bin counts missing values. Categories have two more before it: those that are rare, and those that no training
-row had.
+The last bin counts missing values. Categories have two more bins before it: rare ones, and those that no training row
+had.
 """
 
 from __future__ import annotations

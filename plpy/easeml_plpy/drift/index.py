@@ -1,4 +1,4 @@
-"""The population stability index: how far two spreads of rows over the same bins are apart.
+"""The population stability index: how far apart two distributions of rows over the same bins are.
 
 symbol   meaning
 e, a     shares of the training rows and of the new rows in a bin, at least LEAST_SHARE each

@@ -1,4 +1,4 @@
-"""The entry point of easeml.drift: new rows are compared with those that a version of a dataset was trained on."""
+"""The entry point of easeml.drift: it compares new rows with the training rows of a version of a dataset."""
 
 from __future__ import annotations
 

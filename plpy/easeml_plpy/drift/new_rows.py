@@ -1,7 +1,7 @@
 """The rows of a source, some thousand at a time, by the period that they are of.
 
-They are read with the caller's rights. Of many rows every n-th is read, so memory and time are bounded whatever the
-source is.
+They are read with the caller's rights. If there are many rows, every n-th is read, so memory and time are bounded for
+any source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""On a node: how its training rows, and its rows of a source, are spread over bins. Counts leave it, and no row.
+"""On a node: how its training rows, and its rows of a source, are distributed over bins. Only counts leave the node.
 
 The steps of one comparison are calls of one session, which keeps the columns in between.
 """

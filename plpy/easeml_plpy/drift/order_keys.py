@@ -1,4 +1,6 @@
-"""Whole numbers in the order of the finite numbers that they stand for, so that one between two others can be found."""
+"""Whole numbers that order like the finite floating-point numbers that they stand for, so that bisection can find one
+between two others.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What follows from what nodes have found of their rows: the same bins, and the same counts, as on one server.
+"""The combination of what nodes found about their rows: the same bins and the same counts as on one server.
 
-The edges between bins are tenths of the training numbers of all nodes. No node tells its numbers: for each tenth all
-are asked how many of theirs are no greater than a number, which is halved in on until one is left.
+The edges between bins are tenths of the training numbers of all nodes. No node reveals its numbers: for each tenth, all
+nodes count how many of theirs are no greater than a candidate, and bisection narrows the candidates until one is left.
 """
 
 from __future__ import annotations

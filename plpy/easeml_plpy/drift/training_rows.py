@@ -1,4 +1,4 @@
-"""The training rows of a dataset, as far as they are needed to know how they are spread."""
+"""The part of a dataset's training rows that is needed to know their distribution."""
 
 from __future__ import annotations
 

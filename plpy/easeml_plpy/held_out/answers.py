@@ -1,7 +1,7 @@
 """The trial that is examined, and its answers for the rows of a split: computed once, kept by the session.
 
-Whoever calls sees these rows: `examined_trial` says so under row-level security, in each statement, before anything
-that the session keeps is looked at. Blocks come one by one, so memory holds one of them, and the answers.
+The caller must be allowed to see these rows: `examined_trial` checks that under row-level security, in each statement,
+before anything that the session keeps is used. Blocks come one by one, so memory holds one block and the answers.
 """
 
 from __future__ import annotations

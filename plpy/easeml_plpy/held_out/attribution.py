@@ -1,8 +1,8 @@
-"""Why a trial answers what it answers for a row: Shapley values of its features, estimated by asking for mixed rows.
+"""Why a trial gives its answer for a row: Shapley values of the features, estimated from predictions for mixed rows.
 
-Along a random order of the features one after the other takes the row's value instead of that of a background row
-(Strumbelj and Kononenko 2014); each order is gone forth and back. All parts together are exact then, each is an
-estimate.
+In a random order, one feature after another takes the row's value instead of that of a background row (Strumbelj and
+Kononenko 2014); each order is walked forwards and backwards. So the sum of all contributions is exact, and each one is
+an estimate.
 """
 
 from __future__ import annotations

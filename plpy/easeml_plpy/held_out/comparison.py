@@ -1,8 +1,9 @@
-"""Two trials of one dataset on rows that neither has learned from: may the later one answer in the place of the other?
+"""Comparison of two trials of one dataset on rows that neither has learned from: may the later one replace the earlier
+one?
 
 They may be of different versions, whose encoders differ. The rows are test rows of the later trial's version, and the
-earlier trial gets them in the codes of its own. Rows that its version does not have count; where these are few, all
-that it did not train on.
+earlier trial gets them in the codes of its own. Rows that the earlier trial's version does not have count; if these are
+few, all rows that it did not train on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The entry point of all that is asked about a trial on held-out rows: easeml.evaluate and those beside it."""
+"""The entry point of all questions about a trial on held-out rows: easeml.evaluate and related functions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The features of rows as people know them: an input, one element of an array, or a patch of an image; and rows mixed
-of several others.
+from several others.
 
 A row is mixed by an index matrix: its element (i, j) says from which row the i-th mixed row takes its feature j. So
 libraries that permute the columns of a matrix of numbers permute inputs of any kind.

@@ -1,4 +1,4 @@
-"""Which inputs a trial needs: how much worse a metric gets where an input is permuted among held-out rows."""
+"""Which inputs a trial relies on: how much worse a metric gets if an input is permuted among held-out rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""On a node: what a trial answers for held-out rows that lie here, block by block, as `answers` computes it, and which
-inputs it needs for them or for a row, as `explain` finds it."""
+"""On a node: a trial's answers for the held-out rows that lie here, block by block, as `answers` computes them, and the
+inputs that it relies on, for these rows or for one row, as `explain` finds them.
+"""
 
 from __future__ import annotations
 

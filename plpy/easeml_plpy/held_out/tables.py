@@ -1,4 +1,4 @@
-"""What answers look like as rows: confusion matrices, curves, counts by class, residuals."""
+"""Answers as result rows: confusion matrices, curves, counts by class, residuals."""
 
 from __future__ import annotations
 

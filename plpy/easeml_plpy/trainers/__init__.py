@@ -1,4 +1,4 @@
-"""Trainers: the code that changes a trial's state. `trainer_for` gives the one an architecture names."""
+"""Trainers: the code that changes a trial's state. `trainer_for` returns the trainer that an architecture names."""
 
 from __future__ import annotations
 

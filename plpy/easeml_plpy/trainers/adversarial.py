@@ -1,8 +1,8 @@
 """Two networks that train against one another: a generator makes pictures, a critic tells them from real ones.
 
 Each has parameters and slots of the optimiser of its own, all in one state: an optimiser leaves alone what has no
-gradient, and each half of a step gives gradients to one of the two networks. What hops, and what is replayed, is the
-whole of both. The generator alone answers.
+gradient, and each half of a step gives gradients to one of the two networks. Both networks hop and are replayed
+together. The generator alone answers.
 """
 
 from __future__ import annotations

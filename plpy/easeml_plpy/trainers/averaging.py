@@ -1,8 +1,8 @@
 """Averaged weights: a running average over the steps, which answers in place of the last weights.
 
-The average of Polyak and Juditsky (1992) with an exponential window. It needs no end to be planned for, so a trial can
-be stopped or continued at any epoch, and its metric falls steadily where that of the last weights jumps about. The
-means and variances of batch normalisation belong to weights, so they are averaged with them.
+The average of Polyak and Juditsky (1992) with an exponential window. It needs no planned end, so a trial can be stopped
+or continued at any epoch, and its metric improves steadily where that of the last weights fluctuates. The means and
+variances of batch normalisation belong to the weights, so they are averaged with them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""LightGBM's boosters: made on binned rows, read from text, and added up row by row.
+"""LightGBM's boosters: made on binned rows, read from text, and summed row by row.
 
-Margins of training rows are the same bits whether they were kept or are added up again: LightGBM adds one tree after
-the other to each row, and so does `add_trees`.
+Margins of training rows are the same bits whether they were kept or computed again: LightGBM adds one tree after the
+other to each row, and so does `add_trees`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Trains boosted trees: an epoch is a booster of its own, grown from the margins of all epochs before.
+"""Training of boosted trees: each epoch is a booster of its own, grown from the margins of all epochs before.
 
-The state is one text for each epoch, and the margin that all rows begin with. So a resumed trial does what a live one
-does, to the same bytes: the margins that a process keeps (lineage.py) only save it from adding the trees up again.
+The state is one text for each epoch, and the margin that all rows begin with. So a resumed trial gives the same bytes
+as a live one: the margins that a process keeps (lineage.py) only save it from evaluating the trees again.
 """
 
 from __future__ import annotations

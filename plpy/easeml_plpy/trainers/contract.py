@@ -1,8 +1,8 @@
-"""What a trainer promises, whatever it trains with.
+"""The contract of trainers, whichever library they use.
 
-A trainer starts or resumes a live trial; a live trial trains on the rows it is given and tells its outputs.
-The same state, rows, seed, device and number of threads give the same bytes, and a state that was dumped
-and resumed continues as if nothing had happened. After an error in `train` a live trial is of no further use.
+A trainer starts or resumes a live trial; a live trial trains on the rows that it is given and returns its outputs. The
+same state, rows, seed, device and number of threads give the same bytes, and a state that was dumped and resumed
+continues as if nothing had happened. After an error in `train` a live trial is of no further use.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The state holds the states of the members as they are, so an ensemble outlives them, and is served, tested and moved
 like any trial. Its training is the choice of its members (ensembles.py); afterwards there is nothing to train. A member
-may have a second state, trained on validation rows too (refitting.py): that one answers, except on validation rows.
+may have a second state, trained on validation rows as well (refitting.py); that state answers, except on validation
+rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Trains forests: an epoch adds trees, each from all rows and a seed of its own.
+"""Training of forests: an epoch adds trees, each grown from all rows and a seed of its own.
 
-The state is the trees as arrays. What they say of rows is averaged over all trees, so an epoch only adds to a sum.
+The state is the trees as arrays. The answer for a row is the mean over all trees, so an epoch only adds to a sum.
 """
 
 from __future__ import annotations

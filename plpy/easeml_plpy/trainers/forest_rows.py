@@ -1,8 +1,10 @@
-"""Rows as the trees of forests compare them: float32, categories in the order of their targets, no number missing.
+"""Rows as the trees of forests compare them: float32, categories in the order of their mean targets, missing numbers
+filled in.
 
-A category stands as its place in the order of mean targets of the training rows, drawn towards that of all rows where
-they are few: trees cut an order in two, and that of the codes means nothing. (The means themselves lie unevenly, and
-thresholds drawn at random between them do worse.) What stands for what is measured once, on the first epoch's rows.
+A category is replaced by its place in the order of mean targets over the training rows; the mean of a category with few
+rows is pulled towards that of all rows. Trees split along an order, and the order of the codes means nothing. (The
+means themselves are spaced unevenly, and random thresholds between them do worse.) The replacements are computed once,
+on the first epoch's rows.
 """
 
 from __future__ import annotations

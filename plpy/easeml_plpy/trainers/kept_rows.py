@@ -1,7 +1,7 @@
-"""What a process keeps of rows that trials meet again: binned once for all trials, and each trial's margins.
+"""A process's cache of rows that trials meet again: binned once for all trials, with each trial's margins.
 
-It only saves time: all of it can be made again from the rows and the state. Rows are told by the tensor that holds
-them, which is kept alive as long as what was made of it.
+It only saves time: all of it can be made again from the rows and the state. Rows are identified by the tensor that
+holds them, which is kept alive as long as anything derived from it.
 """
 
 from __future__ import annotations

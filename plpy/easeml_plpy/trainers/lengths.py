@@ -1,4 +1,4 @@
-"""Batches of series and trees of like size: filling up a batch to its largest member costs time for nothing."""
+"""Batches of series and trees of similar size, because padding a batch to its largest member wastes time."""
 
 from __future__ import annotations
 

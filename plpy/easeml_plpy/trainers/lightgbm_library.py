@@ -1,4 +1,4 @@
-"""Trees that LightGBM has grown, read and asked through the C interface of its library.
+"""LightGBM's trees, read and evaluated through the C interface of its library.
 
 LightGBM's Python package imports scikit-learn, SciPy and pandas: nearly two seconds of computing before a session
 could answer its first row. The library alone loads in milliseconds, and answers one row in microseconds.

@@ -1,7 +1,7 @@
-"""The epochs of a trial, told by what is in them, and what was kept of their margins.
+"""The epochs of a trial, identified by their content, and the margins kept for them.
 
-A trial that hops comes back to a session that knew it some epochs ago. What its earlier epochs add up to for a row has
-not changed, whichever session trained them; so only the trees that came since are added.
+A trial that hops comes back to a session that knew it some epochs ago. The sum of its earlier epochs for a row has not
+changed, whichever session trained them, so only the newer trees are added.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What networks minimise: cross entropy with smoothed labels and weighted classes, or the squared error of
-targets as they are learnt; of series, which end, both."""
+"""Losses of networks: cross entropy with smoothed labels and weighted classes, or the squared error of (transformed)
+targets; for series of unequal length, both.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Margins: what trees add up for a row, one number for each output, or one for two classes."""
+"""Margins: the sum of the trees for a row, one number for each output, or one for two classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network that only answers, by functions of numpy over the weights of a torch trial's state."""
+"""A network that only predicts, with numpy functions over the weights of a torch trial's state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers of many networks of one shape, a row of each: all its parameters, one after another."""
+"""The parameters of many networks of one shape as a matrix: one row per network, its parameters one after another."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Trials of one shape that train as one computation: a stack.
 
 A trial of the stack takes the steps that it would take alone, over its own rows in its own order, with its own rates;
-its state differs by rounding only. What it comes to depends on how many are in the stack and on its place, but not on
-the others' numbers: one that diverges leaves them as they are. So a stack of copies of one trial repeats its states.
-
-Whole batches are done together, as many as the trial with the fewest rows has; what is left each trial does alone.
+its state differs by rounding only. Its result depends on the size of the stack and on its place in it, but not on the
+others' numbers: one that diverges does not affect them. So a stack of copies of one trial repeats its states. Whole
+batches are computed together, as many as the trial with the fewest rows has; each trial does the rest alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Devices of torch: a name becomes one that gives the same bytes each time; errors that say that memory ran out."""
+"""Torch devices: a device by name, set up to give the same bytes each time, and recognition of out-of-memory errors."""
 
 from __future__ import annotations
 

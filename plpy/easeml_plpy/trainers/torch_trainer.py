@@ -1,6 +1,6 @@
-"""Trains nn.Modules with gradient descent: starts and resumes TorchTrials.
+"""The trainer of nn.Modules by gradient descent: it starts and resumes TorchTrials.
 
-torch is imported where a trial needs it: a session that predicts lists trainers, too, and may need none of it.
+It imports torch only when a trial needs it, because a session that predicts also lists trainers but may not need torch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """LightGBM's texts of trees that come from elsewhere: checked number by number before LightGBM reads them.
 
-LightGBM trusts its texts. A child that is not there, or a feature beyond the row, would have it read other memory; and
-an error that it finds in one of its threads ends the whole process. So each number stands here as LightGBM writes it:
-of 20e-1, which Python reads as 2, LightGBM reads 20.
+LightGBM trusts its texts. A missing child, or a feature beyond the row, would make it read other memory, and an error
+that it finds in one of its threads ends the whole process. So each number must be written as LightGBM writes it: 20e-1,
+which Python reads as 2, LightGBM reads as 20.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Networks whose parameters are still to be filled: layers and shapes, until a state's own tensors replace them."""
+"""Networks with empty parameters: layers and shapes only, until the tensors of a state replace them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The views that an architecture can name, and how a dataset looks in each.
 
-Blocks hold what rows say. A session makes a view when it decodes them, so another view needs no packing. To add one:
-write a file with a `View` and list it here.
+Blocks hold the values of rows. A session makes a view when it decodes them, so a further view needs no new packing. To
+add one: write a file with a `View` and list it here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Views that are made column by column: each field says what columns it becomes, and writes them."""
+"""Views that are made column by column: each field declares the columns that it becomes, and writes them."""
 
 from __future__ import annotations
 

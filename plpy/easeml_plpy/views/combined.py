@@ -1,4 +1,5 @@
-"""The view `combined`: what the other views make of a row, side by side, for ensembles, whose members differ."""
+"""The view `combined`: the columns of all other views side by side, for ensembles, whose members use different views.
+"""
 
 from __future__ import annotations
 

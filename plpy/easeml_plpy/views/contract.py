@@ -1,4 +1,4 @@
-"""What a view is: a way of laying out the fields of a dataset as one array, for the architectures that name it."""
+"""A view: a way of laying out the fields of a dataset as one array, for the architectures that name it."""
 
 from __future__ import annotations
 

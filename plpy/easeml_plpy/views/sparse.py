@@ -1,9 +1,9 @@
-"""The view `sparse`, for linear models: what `scipy` would hold as a sparse matrix, written down densely.
+"""The view `sparse`, for linear models: the content of a sparse matrix, stored densely.
 
 float32 (n, columns). Numbers stand as in `standard`, standardised, imputed and flagged. A category is its code, a
-missing one the last. A text is the ids of its tokens, -1 for none, and beside each its weight: term frequency times
-inverse document frequency, of unit length. `SparseRows` (architectures/sparse_rows.py) makes the matrix of a batch, so
-batches are drawn from rows as everywhere.
+missing one the last. A text is the ids of its tokens (-1 for none), each with its weight: term frequency times inverse
+document frequency, of unit length. `SparseRows` (architectures/sparse_rows.py) makes the matrix of a batch, so batches
+are drawn from rows as everywhere.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The view `tree`: float64 (n, columns), what a row says as it says it, since trees only compare.
+"""The view `tree`: float64 (n, columns), the values of a row unchanged, because trees only compare.
 
 A missing number is NaN, and so is a missing category where training had one. A category is its code; one that training
-did not know has the code after the last. Where there are many, the mean target of the category stands beside it, out of
-fold for training rows. A time is its seconds since 1970 and those calendar parts that vary. A text is how many tokens
-it has, and a flag for each of the commonest.
+did not know has the code after the last. If there are many categories, the mean target of the category stands beside
+its code, out of fold for training rows. A time is its seconds since 1970 and those calendar parts that vary. A text is
+the number of its tokens, and a flag for each of the commonest tokens.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Networks that read any input as bits: those of ease.ml for tasks that no other template takes."""
+"""Networks that read any input as bits: ease.ml's networks for tasks that match no other template."""

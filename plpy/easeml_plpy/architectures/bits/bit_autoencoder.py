@@ -1,4 +1,4 @@
-"""The bit-level auto-encoder of ease.ml (Li et al., VLDB 2018, figure 4), for tensors and series out of anything."""
+"""The bit-level auto-encoder of ease.ml (Li et al., VLDB 2018, figure 4), for tensors and series from any input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The bit-level recurrent network of ease.ml (Li et al., VLDB 2018, figure 4), for what no other template takes."""
+"""The bit-level recurrent network of ease.ml (Li et al., VLDB 2018, figure 4), for programs that match no other
+template.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What networks over bits share: how an input of any shape becomes steps of bits.
+"""Common parts of networks over bits: the conversion of an input of any shape into steps of bits.
 
 A number is written as the 16 bits of its bfloat16: sign, exponent, and the first digits. Series and trees have a step
-for each object, with the places that it leads to as further numbers. Other inputs are flattened, and cut into at most
-as many steps as MOST_STEPS.
+for each object, with the places of the objects that it links to as further numbers. Other inputs are flattened, and cut
+into at most as many steps as MOST_STEPS.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Modules of torch that networks over bits are made of."""
+"""Torch modules for networks over bits."""
 
 from __future__ import annotations
 

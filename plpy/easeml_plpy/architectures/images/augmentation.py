@@ -1,4 +1,4 @@
-"""What is done to images before a network sees them: ranges flattened or stretched, and random flips and crops.
+"""Changes to images before a network sees them: ranges flattened or stretched, and random flips and crops.
 
 Random numbers come from torch's generator on the CPU, which the seed of a pass sets: a replay draws the same ones, on
 every device. Only training draws.

@@ -1,8 +1,9 @@
-"""What makes an architecture of a network for images: its layers, in the sizes that the image at hand allows.
+"""Design of a network for images: its layers, in the sizes that the given image allows.
 
-Papers draw their networks for images of about 224 by 224. Here a network halves an image only as often as it can, and
-has fewer maps for smaller images: as many as the paper for sides of 128 or more, in proportion below, but a fifth at
-least. `width` multiplies that. So small images cost little, and a large one gets the network of the paper.
+Papers design their networks for images of about 224 by 224. Here a network halves an image only as often as its size
+allows, and has fewer maps for smaller images: as many as the paper for sides of 128 or more, proportionally fewer
+below, but at least a fifth. `width` multiplies that. So small images cost little, and a large one gets the network of
+the paper.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """GoogLeNet (Szegedy et al., 2015): modules of convolutions of several sizes side by side.
 
-With batch normalisation, as its second version has it, and without the classifiers half-way, which that makes needless.
+It has batch normalisation, as in its second version, which makes the intermediate classifiers unnecessary.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Layers of convolutional networks as values: what they are, what shape they make of another, and how much they hold.
+"""Layers of convolutional networks as values: their kind, their output shape for an input shape, and their size.
 
-A network for images is a `Chain` of these, written down like the table of its paper. From one chain come the module
-that trains (modules.py) and its size, which is known before torch is imported.
+A network for images is a `Chain` of these, written down like the table of its paper. The module that trains
+(modules.py) and its size, known before torch is imported, are derived from the same chain.
 
 symbol   meaning
 Shape    (channels, height, width); (channels, 1, 1) after a layer over all positions

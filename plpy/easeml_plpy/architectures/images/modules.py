@@ -1,4 +1,4 @@
-"""Modules of torch for the layers that networks for images are made of."""
+"""Torch modules for the layers of networks for images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What residual networks for images share (He et al., 2016): a stem, four stages of blocks, and means of maps."""
+"""Common parts of residual networks for images (He et al., 2016): a stem, four stages of blocks, and means of maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LSTM in both directions (Graves and Schmidhuber, 2005): what both keep at their ends answers."""
+"""LSTM in both directions (Graves and Schmidhuber, 2005): the final states of both give the answer."""
 
 from __future__ import annotations
 

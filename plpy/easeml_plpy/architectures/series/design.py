@@ -1,7 +1,7 @@
-"""What networks for series share: how an array is read as a series, and how they are trained.
+"""Common parts of networks for series: how they read an array as a series, and how they are trained.
 
 A series is an array (steps,) or (steps, channels): one number or several at each step, the first step first. Series of
-unequal length are filled up behind their last step, and say in a last column which steps there are (task.Objects).
+unequal length are padded behind their last step; a last column marks the steps that exist (task.Objects).
 """
 
 from __future__ import annotations

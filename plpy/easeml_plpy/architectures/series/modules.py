@@ -1,7 +1,7 @@
-"""Modules of torch that networks for series are made of.
+"""Torch modules for networks for series.
 
-All take (n, steps) or (n, steps, channels). Where `is_unequal`, the last channel is 1 for steps that there are and 0
-behind the last; a batch is cut to its longest series, and what fills up the others changes no answer.
+All take (n, steps) or (n, steps, channels). If `is_unequal`, the last channel is 1 for existing steps and 0 behind the
+last. A batch is cut to its longest series, and the padding of the others changes no answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What recurrent networks share: layers that go over a series step by step; what they keep at its end answers."""
+"""Common parts of recurrent networks: layers that read a series step by step; their final state gives the answer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Networks whose outputs are tensors: a folder entry each, and the modules that they share."""
+"""Networks whose outputs are tensors, one file each, and the modules that they share."""

@@ -1,4 +1,4 @@
-"""A generator of pictures with its critic, as one module of torch: their numbers are stored and hop together."""
+"""A generator of pictures with its critic, as one torch module, so that their weights are stored and hop together."""
 
 from __future__ import annotations
 

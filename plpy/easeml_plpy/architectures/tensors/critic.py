@@ -1,4 +1,4 @@
-"""The size of a critic, which says of each patch of a picture whether it is real."""
+"""The size of a critic, which judges for each patch of a picture whether it is real."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What networks from pictures to pictures share: their levels, their sizes, and how their outputs are laid out.
+"""Common parts of networks from pictures to pictures: their levels, their sizes, and the layout of their outputs.
 
 A level halves the sides of the one before and has twice its maps, up to eight times those of the first. The input is
-first resized to the sides of the output, where they differ; the last convolution makes the channels of the output.
+first resized to the sides of the output if they differ; the last convolution makes the channels of the output.
 """
 
 from __future__ import annotations

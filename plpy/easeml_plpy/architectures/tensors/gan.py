@@ -1,4 +1,6 @@
-"""A generator that a critic trains (Goodfellow et al., 2014): an auto-encoder whose pictures pass for real ones."""
+"""A generator that a critic trains (Goodfellow et al., 2014): an auto-encoder trained until its pictures pass for real
+ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules of torch for networks whose outputs are tensors."""
+"""Torch modules for networks whose outputs are tensors."""
 
 from __future__ import annotations
 

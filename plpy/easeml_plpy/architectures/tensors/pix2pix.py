@@ -1,4 +1,4 @@
-"""pix2pix (Isola et al., 2017): a U-Net, and a critic of patches that sees what went in."""
+"""pix2pix (Isola et al., 2017): a U-Net, and a critic of patches that also sees the input."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """seq2seq with attention (Bahdanau et al., 2015): a recurrent network reads a series, another one writes a series.
 
-The writer starts with zeros, and reads what it wrote a step before, in training as in use.
+The writer starts with zeros, and reads its own output of the step before, both in training and in prediction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What networks for trees share: they go from the leaves to the root, and what they keep there answers.
+"""Common parts of networks for trees: they go from the leaves to the root, whose state gives the answer.
 
-A tree is an object that leads to others by its recursive fields (task.Objects). An object comes before those that it
-leads to, and each field has weights of its own, so left and right differ.
+A tree is an object that links to others by its recursive fields (task.Objects). An object comes before those that it
+links to, and each field has weights of its own, so left and right differ.
 """
 
 from __future__ import annotations

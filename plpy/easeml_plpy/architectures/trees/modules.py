@@ -1,4 +1,4 @@
-"""Modules of torch that networks for trees are made of. A batch is (n, objects, numbers + 1 + links): task.Objects."""
+"""Torch modules for networks for trees. A batch is (n, objects, numbers + 1 + links): task.Objects."""
 
 from __future__ import annotations
 

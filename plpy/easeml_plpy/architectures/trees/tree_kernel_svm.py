@@ -1,14 +1,14 @@
 """A support vector machine with a kernel over trees (Collins and Duffy, 2001), by its random features.
 
-The kernel counts the fragments that two trees share, where a fragment is an object with all that it leads to, or with
-some of that cut off; a fragment of many objects counts less. Objects hold numbers here, so they are no equal labels:
-they are as alike as a Gaussian says.
+The kernel counts the fragments that two trees share, where a fragment is an object with everything that it links to, or
+with some of that cut off; a fragment of many objects counts less. Objects hold numbers here, which are rarely equal, so
+a Gaussian measures how alike two objects are.
 
     K(T, T') = sum over their objects v, v' of k(v, v')
     k(v, v') = decay * exp(-|x - x'|^2 / 2 bandwidth^2) * product over links of (1 + k(child, child'))
 
-A link that one of them lacks makes k zero. A machine over the kernel itself would compare each tree with all that it
-has kept. So each tree becomes a vector whose products are the kernel's values on average, in the manner of distributed
+A link that only one of them has makes k zero. A machine over the kernel itself would compare each tree with all trees
+that it has kept. So each tree becomes a vector whose products equal the kernel's values on average, as in distributed
 tree kernels (Zanzotto and Dell'Arciprete, 2012), and a linear machine learns from those, partition by partition.
 """
 
