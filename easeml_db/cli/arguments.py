@@ -33,7 +33,7 @@ def integer_list(context: click.Context, parameter: click.Parameter, value: str 
 
 
 def json_value(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    """JSON as it stands, or @FILE that holds it."""
+    """A JSON text, or the JSON in @FILE."""
     if value is None:
         return None
     try:
@@ -46,5 +46,5 @@ def json_value(context: click.Context, parameter: click.Parameter, value: str | 
 
 
 def jsonb(value: Any) -> Jsonb | None:
-    """Return a document as the server takes it; None where there is none."""
+    """Return a document in the form that the server expects; None if there is none."""
     return None if value is None else Jsonb(value)

@@ -70,8 +70,9 @@ def database(dsn: str | None, *, has_own_names: bool = False) -> Iterator[psycop
 def open_connection(
     dsn: str, application_name: str = "easeml command line", *, has_own_names: bool = False
 ) -> psycopg.Connection[dict[str, Any]]:
-    """Open a connection whose rows may be shown: unless a command prints JSON, which escapes by itself, texts of others
-    come with what would steer a terminal as visible escapes."""
+    """Open a connection whose rows are safe to show: characters that could control a terminal arrive as visible
+    escapes, unless the command prints JSON, which escapes them itself.
+    """
     path = None if has_own_names else SAFE_PATH
     connection = connect_now(dsn, application_name, search_path=path)
     if not _prints_json():
@@ -82,7 +83,7 @@ def open_connection(
 
 
 class VisibleTextLoader(TextLoader):
-    """Reads a text with what would steer a terminal as visible escapes."""
+    """Reads a text, with characters that could control a terminal as visible escapes."""
 
     def load(self, data: Any) -> str | bytes:
         """Return the text."""

@@ -73,7 +73,7 @@ def _show_subject(server: Embedded, n_slots: int | None, console: SubjectConsole
 
 
 class SubjectConsole(DemoConsole):
-    """Says the statements about a subject."""
+    """Executes and shows the statements about a subject."""
 
     def __init__(self, subject: Subject) -> None:
         super().__init__()

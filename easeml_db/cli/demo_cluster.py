@@ -18,12 +18,12 @@ SELECT n_units, n_hops, bytes_hopped, bytes_stored FROM easeml.run_traffic WHERE
 
 
 def cluster_subject() -> Subject:
-    """Return what is shown: digits, bound to the segments that hold them."""
+    """Return the subject of the demo: digits, bound to the segments that hold them."""
     return replace(SUBJECTS["digits"], dataset="digits_on_nodes", options=",\n    placement => 'bound'")
 
 
 def add_nodes(connection: Connection, console: DemoConsole) -> None:
-    """Add the nodes as segments with a slot each, and take the control server's slots away."""
+    """Add the nodes as segments with a slot each, and remove the control server's slots."""
     console.step("Two more servers: segments with slots of their own, named by libpq services")
     there = {row["segment_name"] for row in rows(connection, "segments")}
     for name in NODES:

@@ -48,7 +48,7 @@ class DemoConsole:
 
 
 def start_server(server: Embedded, n_slots: int | None, console: DemoConsole) -> None:
-    """Start what is not up: server, extension, slots and coordinator."""
+    """Start whatever is not running yet: server, extension, slots and coordinator."""
     console.step("A private PostgreSQL with the extension, and a coordinator beside it")
     started_seconds = time.monotonic()
     server.start()
@@ -74,7 +74,7 @@ def provide_table(server: Embedded, source: Callable[[], Source], table: str, co
 
 
 def print_next_steps(server: Embedded, console: DemoConsole, *commands: tuple[str, str]) -> None:
-    """Say how to go on: by psql, by these commands with their purposes, and how to stop it all."""
+    """Print what to do next: psql, these commands with their purposes, and how to stop everything."""
     console.step("Go on by hand")
     command = "easeml" if shutil.which("easeml") else str(Path(sys.argv[0]).absolute())
     console.note(server_facts(server)["psql"], "cyan")

@@ -43,7 +43,7 @@ FROM $predictions""",
 
 @dataclass(frozen=True)
 class Subject:
-    """A dataset to show: where its rows come from, which are kept aside, and what is tried on it."""
+    """A dataset of the demo: the source of its rows, the rows kept aside, and the search on it."""
 
     title: str
     source: Callable[[], Source]

@@ -67,7 +67,7 @@ def evaluate(dataset: str, trial_id: int | None, dsn: str | None, as_json: bool,
 
 
 def _table_command(name: str) -> click.Command:
-    """Make a command that lists what a function says of one split."""
+    """Make a command that lists the rows that a function returns for one split."""
     function, text, own = TABLES[name]
 
     def show(dataset: str, trial_id: int | None, dsn: str | None, as_json: bool, **options: Any) -> None:

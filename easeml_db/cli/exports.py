@@ -48,7 +48,7 @@ def export_command(
 
 
 def file_name(dataset: str) -> str:
-    """Return the file of a dataset: neither a hidden one nor one that other commands take for an option."""
+    """Return the file name for a dataset: neither hidden nor one that other commands would read as an option."""
     return (re.sub(r"[^\w.-]+", "-", dataset).lstrip("-.") or "trial") + SUFFIX
 
 

@@ -19,7 +19,7 @@ OWN = ("easeml_plpy", "easeml_db")
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: what was looked at, how it is (ok, warn, fault), what was seen, what to do."""
+    """One check: its subject, its result (ok, warn, fault), what was found, what to do."""
 
     check: str
     status: Literal["ok", "warn", "fault"]
@@ -37,7 +37,7 @@ class Environment:
 
 
 def this_environment() -> Environment:
-    """Where the package that runs now comes from, and which folder keeps other users out of it."""
+    """Where the running package is installed, and which folder keeps other users out of it."""
     import easeml_plpy
 
     libraries = Path(easeml_plpy.__file__).resolve().parent.parent
@@ -115,7 +115,7 @@ def _module_finding(name: str, module: Row, own: Row | None, how: str) -> Findin
 
 
 def how_to_find_packages(here: Environment, server: Row, *, is_private: bool) -> str:
-    """Return what makes the server find this environment's packages."""
+    """Return the setting that makes the server find this environment's packages."""
     closed = f"Let the server's user into {here.closed_folder} (chmod o+x), or move the environment.\n"
     prefix = closed if here.closed_folder else ""
     if is_private:
@@ -144,7 +144,7 @@ def device_finding(facts: Row) -> Finding:
 
 
 def slot_findings(slots: Sequence[Row], facts: Row | None, n_cores: int | None) -> Iterator[Finding]:
-    """Check that there are slots, and that the machine has what they are bound to."""
+    """Check that there are slots, and that the machine has the devices that they are bound to."""
     if not slots:
         yield Finding("slots", "fault", "there are none", "SELECT easeml.set_slots(2);")
         return

@@ -18,7 +18,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def say(text: object = "", *, err: bool = False) -> None:
-    """Print lines; all that commands print but tables goes through here, so nothing in it steers a terminal."""
+    """Print lines. All output except tables goes through here, so that no text in it can control the terminal."""
     click.echo(visible_lines(str(text)), err=err)
 
 
@@ -31,7 +31,7 @@ def print_error(error: EasemlError) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document; times in ISO 8601, what is no finite number as null."""
+    """Print one JSON document; times in ISO 8601, numbers that are not finite as null."""
     say(json.dumps(_finite(value), default=_plain, indent=2, allow_nan=False))
 
 
@@ -45,7 +45,7 @@ def print_rows(
 ) -> None:
     """Print rows as a table, or as a JSON array with all columns.
 
-    columns: what the table shows, by name, with headings for people. Where the terminal is narrow the last one folds,
+    columns: what the table shows, by name, with headings for people. If the terminal is narrow, the last column folds
     or is cut off.
     """
     if as_json:

@@ -16,15 +16,15 @@ PIPE_WIDTH = 10_000
 
 
 class PlainTable(Table):
-    """A table whose words are no markup: brackets in the name of a dataset are brackets, no link and no colour."""
+    """A table without markup: brackets in the name of a dataset stay brackets, and become no link or colour."""
 
     def add_row(self, *cells: RenderableType | None, **named: Any) -> None:
-        """Add a row of texts, or of what is drawn already."""
+        """Add a row of texts, or of renderables."""
         super().add_row(*(Text(visible(cell)) if isinstance(cell, str) else cell for cell in cells), **named)
 
 
 def print_table(table: Table) -> None:
-    """Print a table; where there is no terminal it gets a line for each row, however long, for those who search it."""
+    """Print a table. Without a terminal each row gets one line, however long, so that the output can be searched."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=PIPE_WIDTH)

@@ -129,7 +129,7 @@ def _predict_probabilities(dataset: str, row: Any, trial_id: int | None, dsn: st
 
 
 def _inputs(row: Any) -> Any:
-    """Return a row as the server takes it: an object as jsonb, numbers as an array."""
+    """Return a row in the form that the server expects: an object as jsonb, numbers as an array."""
     return _numbers(row) if isinstance(row, list) else Jsonb(row)
 
 

@@ -47,7 +47,7 @@ def refresh(dataset: str, dsn: str | None, as_json: bool, **wanted: object) -> N
 
 
 def _refresh(connection: Connection, dataset: str, wanted: dict[str, object]) -> str:
-    """Do what is wanted, and return in words what that was."""
+    """Carry out the request, and return in words what was done."""
     if wanted["advance"]:
         return str(call(connection, "advance_refresh", dataset))
     if wanted["now"]:

@@ -39,7 +39,7 @@ def replay(
 
 
 def verdict(result: dict[str, Any]) -> str:
-    """Return what came of a replay, in one line."""
+    """Return the result of a replay in one line."""
     if result["is_identical"]:
         return f"identical: {result['n_units']} units, state {result['final_sha256'][:12]}"
     first = result["first_difference"]

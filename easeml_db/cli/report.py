@@ -88,7 +88,7 @@ COMMANDS = (report,)
 
 
 def read_rows(connection: Connection, run_id: int, *, is_evaluated: bool) -> RunRows:
-    """Return all that a report is made from, as it is at one instant; evaluated: with answers for held-out rows."""
+    """Return the data of a report, read at one instant; evaluated: with answers for held-out rows."""
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     with connection.transaction():
         found = {
@@ -110,7 +110,7 @@ def check_place(out: Path) -> None:
 
 
 def report_paths(out: Path, run_id: int, wanted: str | None) -> dict[str, Path]:
-    """Return where each format goes: beside a named file with its stem, or as run-N into a folder."""
+    """Return the path of each format: beside a named file with its stem, or run-N in a folder."""
     is_file = out.suffix in (".html", ".png") and not out.is_dir()
     stem = out.with_suffix("") if is_file else out / f"run-{run_id}"
     chosen = wanted or (out.suffix[1:] if is_file else "both")

@@ -17,7 +17,7 @@ HeldOut = Mapping[str, Sequence[Row]]
 
 
 def read_held_out(connection: Connection, run: Row) -> tuple[HeldOut, str | None]:
-    """Return rows by subject, or why there are none: no trial is measured, or the rows are not the caller's to see.
+    """Return rows by subject, or why there are none: no trial is measured, or the caller may not see the rows.
 
     Runs in the caller's transaction, so that the trial is the one that its snapshot shows.
     """

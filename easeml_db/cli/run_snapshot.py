@@ -22,7 +22,7 @@ STEADY_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """A run, its trials (best first), its events and what the slots do, as read at one instant."""
+    """A run, its trials (best first), its events and the state of the slots, read at one instant."""
 
     run: Row
     trials: Sequence[Row]
@@ -37,7 +37,7 @@ class RunSnapshot:
 
     @property
     def left(self) -> str | None:
-        """How long it still takes, in words, and what it costs where that is forecast; None while nobody knows."""
+        """The time that it still needs, in words, and its cost if that is forecast; None while both are unknown."""
         run = self.run
         if run["eta_seconds"] is None:
             return None if self.seconds_left is None else f"about {duration(self.seconds_left)} left"
@@ -49,7 +49,7 @@ class RunSnapshot:
 
     @property
     def share_done(self) -> float:
-        """Between 0 and 1; what failed trials leave undone counts as done, since nobody will do it."""
+        """Between 0 and 1; work that failed trials leave undone counts as done, because it will never be done."""
         if self.run["status"] == "finished":
             return 1.0
         n_done = self.run["n_units_done"]
@@ -74,7 +74,7 @@ class RunSnapshot:
 
 @dataclass
 class SlotSmoothing:
-    """Keeps what a slot was doing on display between two short units, so that the eye can follow."""
+    """Keeps showing the last unit of a slot between two short units, so that the eye can follow."""
 
     last: dict[int, tuple[float, Row]] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ class ProgressRate:
     readings: deque[tuple[float, int]] = field(default_factory=deque)
 
     def seconds_left(self, run: Row, now_seconds: float) -> float | None:
-        """Estimate from the last half minute, at most what max_seconds leaves; None while too little is seen."""
+        """Estimate from the last half minute, at most what max_seconds leaves; None while too little is known."""
         if run["status"] != "running":
             self.readings.clear()
             return None
@@ -113,7 +113,7 @@ class ProgressRate:
 
 
 def changes(before: RunSnapshot | None, after: RunSnapshot) -> list[str]:
-    """Return what happened between two readings, a line each."""
+    """Return what happened between two readings, one line for each event."""
     old_trials = {} if before is None else {trial["trial_id"]: trial for trial in before.trials}
     seen = 0 if before is None or not before.events else before.events[-1]["event_id"]
     lines = [event["message"] for event in after.events if event["event_id"] > seen]
@@ -162,7 +162,7 @@ def telling_configs(trials: Sequence[Row]) -> list[Row]:
 
 
 def _standing(snapshot: RunSnapshot) -> tuple[str, int]:
-    """What is worth a line of its own: a change of state, or another tenth of the run."""
+    """What deserves a line of its own: a change of state, or another tenth of the run."""
     return snapshot.run["status"], int(10 * snapshot.share_done)
 
 

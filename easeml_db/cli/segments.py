@@ -120,7 +120,7 @@ def views(service: str, control: str | None, host: str | None, port: int | None,
 
 
 def _look_at(connection: Connection, segment: str) -> None:
-    """Look at a server and record what it says. Raises what is against it, which is recorded, too."""
+    """Check a server and record its facts. Raises, and also records, the reason if it cannot be a segment."""
     (found,) = rows(connection, "node", segment=segment)
     node = Node(**found)
     if node.service is None:

@@ -61,7 +61,7 @@ class CommandsAtHome(MutableMapping[str, click.Command]):
 
 
 def _imported(home: str) -> ModuleType:
-    """Return a module; what it makes, and all that it imports, stays until the process ends."""
+    """Return a module. Its objects, and everything that it imports, stay until the process ends."""
     gc.disable()
     try:
         return import_module(home)

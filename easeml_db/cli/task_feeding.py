@@ -48,7 +48,7 @@ def _dimensions(folder: Path, rows: Sequence[tuple[str, str]]) -> str:
 
 
 def pictures_of(task: Row, is_resized: bool) -> Wanted:
-    """Return what pictures of a task have to become. Raises NotAllowed where it takes none."""
+    """Return the form that a task's pictures must have. Raises NotAllowed if the task takes no pictures."""
     (first, *others) = task["specification"]["inputs"]
     if others or not _is_picture(first):
         raise NotAllowed(
@@ -92,7 +92,7 @@ def feed_lines(connection: Connection, task: str, path: Path, skipped: Skipped) 
 
 
 def _at_its_line(message: str, lines: Sequence[int]) -> str:
-    """Say the line of an example instead of its place among those that one statement took."""
+    """Name the line of an example instead of its place in the statement that fed it."""
     found = EXAMPLE.match(message)
     if found is None:
         return f"from line {lines[0]}: {message}"
@@ -102,7 +102,7 @@ def _at_its_line(message: str, lines: Sequence[int]) -> str:
 def given_inputs(given: str) -> list[tuple[str, Jsonb]]:
     """Return the inputs of a text of JSON, of @FILE or, for -, of standard input; each with a name for it.
 
-    Raises InvalidData with the line and column of what is no JSON, InvalidArgument for a file that cannot be read.
+    Raises InvalidData with line and column for invalid JSON, InvalidArgument for a file that cannot be read.
     """
     text, name = given, "--input"
     try:
@@ -142,7 +142,7 @@ def _output_of(task: Row, entry: dict[str, Any], resize: bool) -> Wanted:
 
 
 def _parts_of(pictures: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Iterator[tuple[int, bytes]]:
-    """Yield the tuples of a COPY by parts, as `copied_pictures` does, by way of numpy: importing it takes its time."""
+    """Yield the tuples of a COPY by parts, as `copied_pictures` does, but by way of numpy, which is slow to import."""
     from easeml_loaders.binary_copy import encode_rows
     from easeml_loaders.picture_folders import picture_source
 

@@ -189,7 +189,7 @@ def _answer(connection: Connection, task: str, what: str, value: object, trial_i
 
 
 def _said(answer: Row) -> str:
-    """Return what comes out as a line: a class, a number, or the beginning of a tensor or series."""
+    """Return an output as a line: a class, a number, or the beginning of a tensor or series."""
     if "label" in answer:
         return f"{answer['label']}  ({answer['probability']:.3f})"
     output = answer["output"]

@@ -22,14 +22,14 @@ Board = Sequence[Row]
 
 
 def is_open(row: Row) -> bool:
-    """Say whether a run goes on."""
+    """Return whether a run goes on."""
     return row["status"] in OPEN_STATUSES
 
 
 def watch_board(
     connection: Connection, run_ids: Sequence[int], lines: BoardChanges, until: Callable[[dict[str, Row]], bool]
 ) -> None:
-    """Show these runs until that is true of them, by tenant, or none goes on. Raises NotReady without a coordinator."""
+    """Show these runs, by tenant, until the condition holds or none goes on. Raises NotReady without a coordinator."""
     if not sys.stdout.isatty():
         _follow(connection, run_ids, until, lines.tell)
         return
@@ -60,7 +60,7 @@ class BoardChanges:
         self._seen: dict[int, tuple[object, ...]] = {}
 
     def tell(self, board: Board) -> None:
-        """Print what is new."""
+        """Print a line for each change."""
         for row in board:
             now = (row["status"], row["n_open"], row["n_closed"])
             if self._seen.get(row["run_id"]) != now:
@@ -69,14 +69,14 @@ class BoardChanges:
 
 
 def line(row: Row) -> str:
-    """Return how a run stands, in one line."""
+    """Return the state of a run in one line."""
     arms = f"{row['n_closed']} closed, {row['n_open']} open, {row['n_waiting']} waiting"
     best = f"best {metric_text(row['best_quality'])}; " if row["n_closed"] else ""
     return f"{row['tenant']} {row['status']}: {arms}; {best}{last_words(row)}"
 
 
 def last_words(row: Row) -> str:
-    """Return what the last decision said of a run; of one that is over, how it ended."""
+    """Return what the last decision said about a run, or how it ended if it is over."""
     if is_open(row):
         return str(row["reason"] or "waits for the first decision")
     if row["status"] != "finished":

@@ -76,7 +76,7 @@ COMMANDS = (tenants,)
 
 
 def _change(dsn: str | None, as_json: bool, function: str, role: str, **named: object) -> None:
-    """Call a function of the extension, then show how things stand."""
+    """Call a function of the extension, then show the tenant's new state."""
     with database(dsn) as connection:
         call(connection, function, role, **named)
     _print_tenants(dsn, as_json)

@@ -83,7 +83,9 @@ class RunReader:
             self._connection = None
 
     def read(self) -> RunSnapshot | None:
-        """The run as it is now; None while the server is away. Raises ServerUnavailable after a minute of that."""
+        """The present state of the run; None while the server is away. Raises ServerUnavailable after a minute without
+        it.
+        """
         try:
             snapshot = self._read()
         except (psycopg.OperationalError, ServerUnavailable) as error:

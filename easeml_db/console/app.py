@@ -111,7 +111,9 @@ def _refusal(error: HTTPException) -> tuple[str, int]:
 
 
 def _shown(value: object) -> object:
-    """Return what a template writes: texts of others in one line, without what would turn the direction of writing."""
+    """Return a value as templates write it: untrusted texts in one line, without characters that change the writing
+    direction.
+    """
     return visible_value(value) if type(value) in (str, list, dict, tuple) else value
 
 

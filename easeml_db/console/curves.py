@@ -24,7 +24,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Tick:
-    """A place on an axis, with what is written there."""
+    """A place on an axis, with its label."""
 
     at: float
     text: str

@@ -17,7 +17,7 @@ LONGEST_NAME = 63
 
 @dataclass(frozen=True)
 class Login:
-    """A role, the connection string with which it logged in, and what its forms have to bring along."""
+    """A role, the connection string with which it logged in, and the token that its forms must send."""
 
     role: str
     dsn: str
@@ -26,7 +26,7 @@ class Login:
 
 
 class Logins:
-    """Logins by token; `now` tells seconds that never go back."""
+    """Logins by token; `now` returns monotonic seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self._lock = now, threading.Lock()
@@ -34,8 +34,9 @@ class Logins:
         self._failures: list[tuple[float, str]] = []  # with the roles that were tried
 
     def add(self, role: str, dsn: str) -> str:
-        """Note a login; return its token. To more than a hundred the one gives way that was idle longest, of the role
-        that has most: whoever logs in again and again ends nobody else's."""
+        """Record a login; return its token. Beyond a hundred logins, the role that has most loses the one that was idle
+        longest, so that a role that logs in repeatedly ends no other role's logins.
+        """
         token = token_urlsafe(32)
         with self._lock:
             self._forget()
@@ -60,12 +61,12 @@ class Logins:
             self._logins.pop(token or "", None)
 
     def fail(self, role: str) -> None:
-        """Note that somebody could not log in as a role."""
+        """Record a failed login as a role."""
         with self._lock:
             self._failures.append((self._now(), role[:LONGEST_NAME]))
 
     def is_blocked(self, role: str) -> bool:
-        """Say whether too many logins as a role failed within the last minute; those of other roles do not count."""
+        """Return whether too many logins as a role failed within the last minute; those of other roles do not count."""
         with self._lock:
             self._failures = [each for each in self._failures if each[0] > self._now() - FAILURE_SECONDS]
             return sum(tried == role[:LONGEST_NAME] for _, tried in self._failures) >= MOST_FAILURES
@@ -81,5 +82,5 @@ class Logins:
 
 
 def is_same(given: str | None, expected: str) -> bool:
-    """Compare two secrets in a time that tells nothing of them."""
+    """Compare two secrets in constant time."""
     return compare_digest((given or "").encode(), expected.encode())

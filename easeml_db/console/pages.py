@@ -40,7 +40,7 @@ def tasks() -> str:
 
 @pages.get("/tasks/<int:task_id>")
 def task(task_id: int) -> str:
-    """One task: what it is, its story, and what its newest run does."""
+    """One task: its facts, its history, and the state of its newest run."""
     with connected(g.login.dsn) as connection:
         found = _task(connection, task_id)
         story = rows(connection, "story", task=found["task_name"]) if found["is_own"] else []
@@ -51,7 +51,7 @@ def task(task_id: int) -> str:
 
 @pages.post("/tasks/<int:task_id>/run")
 def run_task(task_id: int) -> BaseResponse:
-    """Have a run of a task begin."""
+    """Start a run of a task."""
     with connected(g.login.dsn) as connection:
         connection.execute("SELECT easeml.run_task(%s)", [_task(connection, task_id)["task_name"]])
     return redirect(url_for("pages.task", task_id=task_id))
@@ -96,7 +96,7 @@ def switch_example(task_id: int) -> BaseResponse:
 
 @pages.route("/tasks/<int:task_id>/infer", methods=["GET", "POST"])
 def infer(task_id: int) -> tuple[str, int]:
-    """Ask the best model of a task what comes out of a picture, or of numbers; what is refused stays in the form."""
+    """Ask the best model of a task for its output for a picture or numbers; refused input stays in the form."""
     with connected(g.login.dsn) as connection:
         found = _task(connection, task_id)
     (first, *others) = found["inputs"]
@@ -129,7 +129,7 @@ def run(run_id: int) -> str:
 
 
 def _run_parts(connection: Connection, run_id: int) -> dict[str, Any]:
-    """Return what pages show of a run: its leaderboard, its curves, and the last decisions about it."""
+    """Return the parts of a page about a run: its leaderboard, its curves, and the last decisions about it."""
     return {
         "board": rows(connection, "leaderboard", run_id=run_id),
         "chart": chart_of(rows(connection, "curves", run_id=run_id)),
@@ -139,7 +139,7 @@ def _run_parts(connection: Connection, run_id: int) -> dict[str, Any]:
 
 
 def _answered(task: Row, takes_picture: bool) -> dict[str, Any]:
-    """Return an answer with what the page needs to show it."""
+    """Return an answer together with the values that the page needs to show it."""
     with connected(g.login.dsn) as connection:
         answer = _answer(connection, task, takes_picture)
         classes = one(connection, "classes", f"task {task['task_id']}", task_id=task["task_id"])["classes"]
@@ -152,7 +152,7 @@ def _given() -> str:
 
 
 def _answer(connection: Connection, task: Row, takes_picture: bool) -> dict[str, Any]:
-    """Return what easeml.infer says of what the form gave. Raises InvalidArgument, InvalidData."""
+    """Return what easeml.infer answers for the input of the form. Raises InvalidArgument, InvalidData."""
     value: bytes | Jsonb
     given = request.files.get("picture")
     if takes_picture and given is not None and given.filename:

@@ -12,7 +12,7 @@ from easeml_loaders.pictures import MODES, png_of
 
 
 def is_picture(entry: Mapping[str, Any] | None) -> bool:
-    """Say whether a column holds pictures: bytes of two sizes, or of three, of which the last counts channels."""
+    """Return whether a column holds pictures: bytes of two sizes, or of three, of which the last counts channels."""
     if entry is None or entry["type"] != "bytea":
         return False
     shape = entry["shape"]
@@ -25,7 +25,7 @@ def example_png(entry: Mapping[str, Any], pixels: bytes) -> bytes:
 
 
 def answer_source(entry: Mapping[str, Any] | None, output: Sequence[Any]) -> str | None:
-    """Return a tensor that came out as the source of an image; None where it is no picture."""
+    """Return an output tensor as the source of an image; None if it is not a picture."""
     if entry is None or not is_picture(entry):
         return None
     return "data:image/png;base64," + b64encode(png_of(np.array(output, np.uint8))).decode()

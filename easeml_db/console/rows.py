@@ -25,7 +25,7 @@ OF_OTHERS = ("user", "password", "passfile", "sslcert", "sslkey", "service", "op
 
 
 def dsn_of_role(dsn: str, role: str, password: str) -> str:
-    """Return the connection string with which a role logs in: nothing that lets somebody else in is left in it."""
+    """Return the connection string with which a role logs in, without anything that would authenticate another role."""
     given = {name: value for name, value in conninfo_to_dict(dsn).items() if name not in OF_OTHERS}
     own = {"user": role, "passfile": NO_FILE, **({"password": password} if password else {})}
     return make_conninfo(**{**given, **own})  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ def rows(connection: Connection, name: str, **values: object) -> list[Row]:
 
 
 def one(connection: Connection, name: str, what: str, **values: object) -> Row:
-    """Return the only row of a query. Raises NotFound, which says what is not there, or not for this role."""
+    """Return the only row of a query. Raises NotFound, which names what does not exist for this role."""
     found = rows(connection, name, **values)
     if not found:
         raise NotFound(f"there is no {what} that you can see")
@@ -87,7 +87,7 @@ def switch(connection: Connection, task: Row, example_id: int, *, is_on: bool) -
 
 
 def told(error: EasemlError) -> tuple[str, str | None]:
-    """Return what is said of an error: its message and its hint."""
+    """Return the text shown for an error: its message and its hint."""
     return error.message, error.hint
 
 

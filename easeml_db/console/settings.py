@@ -9,7 +9,7 @@ from secrets import token_urlsafe
 
 @dataclass(frozen=True)
 class Settings:
-    """Where the console listens, and which server it shows; `key` is what only those know who saw its address printed.
+    """Where the console listens, and which server it shows; `key` is known only to users who saw its address printed.
 
     Without the key any user of the machine could try roles of a server that trusts local connections.
     """

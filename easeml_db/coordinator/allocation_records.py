@@ -14,13 +14,13 @@ class AllocationRecords:
         self._store, self._lease, self._dispatcher = store, lease, dispatcher
 
     async def look_up(self) -> None:
-        """Tell runs that are new what is known of devices."""
+        """Give new runs the known profiles of devices."""
         for run_id, records in self._dispatcher.records().items():
             if not records.is_profiled:
                 records.set_profiles(await self._store.profiles(run_id))
 
     async def keep(self) -> None:
-        """Record what was measured and decided. Raises StandbyOnly when the lease is lost."""
+        """Record measurements and decisions. Raises StandbyOnly when the lease is lost."""
         for run_id, records in self._dispatcher.records().items():
             for found in records.take_profiles():
                 await self._store.keep_profile(run_id, found.architecture, found.device_kind, found.measured)

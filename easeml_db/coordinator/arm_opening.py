@@ -45,15 +45,16 @@ class ArmOpening:
         self._to_fail: dict[int, str] = {}  # runs that cannot be served and whose rows somebody held, with the reason
 
     async def take_up(self) -> Mapping[str, Any]:
-        """Read how tenants are served, and what past runs came to; return what the policy is to remember once all open
-        runs have been read."""
+        """Read the tenancy settings and the results of past runs; return the policy's memory, to be restored once all
+        open runs have been read.
+        """
         await self.renew_tenancy()
         for past in await self._past_arms():
             self._pool.history.add(past)
         return await self._tenancy.policy_memory(self._pool.policy)
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Restore what the policy wrote down."""
+        """Restore the policy's memory."""
         self._pool.remember(memory)
 
     async def renew_tenancy(self) -> None:
@@ -70,7 +71,9 @@ class ArmOpening:
         return self._weights.get(tenant, 1.0)
 
     async def _past_arms(self) -> Sequence[PastArm]:
-        """Return the arms that runs have closed; none where a row of theirs makes no sense: nobody needs them."""
+        """Return the arms that runs have closed; none if one of their rows is invalid, because the policy can do
+        without them.
+        """
         try:
             return await self._tenancy.past_arms()
         except InvalidData:
@@ -83,9 +86,8 @@ class ArmOpening:
         return is_open
 
     async def read(self, run_id: int) -> bool:
-        """Read a run, and leave to `keep_records` what is to be recorded of it; return whether it is open.
-
-        Whatever its rows raise ends this run, and no other.
+        """Read a run, and return whether it is open; `keep_records` later records what follows. An error that its rows
+        raise ends this run, and no other.
         """
         try:
             with faults_of(run_id):
@@ -101,7 +103,7 @@ class ArmOpening:
         return False
 
     async def fail(self, run_id: int, reason: str) -> None:
-        """End a run that cannot be served; where somebody holds its rows, later."""
+        """End a run that cannot be served; if its rows are locked, do so later."""
         self.drop_run(run_id)
         if await self._runs.fail(run_id, f"the run cannot be served: {reason}"):
             self._to_fail.pop(run_id, None)
@@ -109,12 +111,12 @@ class ArmOpening:
             self._to_fail[run_id] = reason
 
     async def fail_later(self) -> None:
-        """Try again to end the runs that somebody held."""
+        """Try again to end the runs whose rows were locked."""
         for run_id, reason in list(self._to_fail.items()):
             await self.fail(run_id, reason)
 
     async def _put_run(self, run: Run) -> None:
-        """Add a run, or renew what is known of it. Arms that nobody knows the cost of are timed first."""
+        """Add a run, or update what is known of it. Arms of unknown cost are timed first."""
         check_run(run)
         self._dispatcher.put_run(run)
         self._procedures.put_run(run)
@@ -141,12 +143,12 @@ class ArmOpening:
         self._pool.drop_run(run_id)
 
     def end_budget(self, run_id: int) -> None:
-        """Start nothing of a run any more; what is under way goes on."""
+        """Start no more units of a run; those under way continue."""
         self._dispatcher.runs.end_budget(run_id)
         self._pool.drop_run(run_id)
 
     async def end_overdue(self, now_seconds: float) -> None:
-        """End the runs whose tenant's deadline is over."""
+        """End the runs whose tenant's deadline has passed."""
         for run_id in self._pool.overdue_runs(now_seconds):
             self.end_budget(run_id)
             await self._runs.note(run_id, None, "deadline", "the tenant's deadline is over: nothing more is begun")
@@ -158,7 +160,7 @@ class ArmOpening:
         self._pool.set_seconds(run_id, {**self._planned_seconds.get(run_id, {}), **seconds})
 
     def planned(self, run_id: int, seconds: Mapping[int, float]) -> None:
-        """Hand what a plan expects of a run's arms, in slot seconds, to the pool; what was timed since counts more."""
+        """Pass a plan's expected slot seconds of a run's arms to the pool; times measured since take precedence."""
         self._planned_seconds[run_id] = dict(seconds)
         self.timed(run_id)
 
@@ -182,9 +184,8 @@ class ArmOpening:
             self._turns.started(now_seconds, [runs[run_id].run.tenant for run_id, _ in busy if run_id in runs])
 
     def _passed_over(self) -> list[int] | None:
-        """Return the runs of which no arm is opened for want of a slot; None: of none.
-
-        The tenant whose turn it is gets an arm all the same, if it has none open: it is served first.
+        """Return the runs that may open no arm because no slot is free for it; None: no run may. The tenant whose turn
+        it is may open an arm all the same, if it has none open, because it is served first.
         """
         if self._dispatcher.claims.n_unclaimed() > 0:
             return []
@@ -227,7 +228,7 @@ class ArmOpening:
         return True
 
     async def close_ended(self) -> None:
-        """Record what the arms came to whose trials are all over."""
+        """Record the results of arms whose trials have all ended."""
         for run_id, arm_id in self._dispatcher.runs.arms_to_close():
             try:
                 arm = await self._lease.write(self._tenancy.close_arm(run_id, arm_id))

@@ -16,9 +16,8 @@ AT_ONCE = 100  # runs
 
 
 class BeliefRecords:
-    """Which runs have a prior or beliefs that the tables do not know yet.
-
-    A prior is recorded before any arm of its run is opened, so whoever opens one calls `keep` first.
+    """Runs with a prior or beliefs that are not recorded yet. A prior must be recorded before any arm of its run is
+    opened, so call `keep` before opening one.
     """
 
     def __init__(self, tenancy: TenancyStore, lease: Lease, pool: Pool) -> None:
@@ -40,7 +39,7 @@ class BeliefRecords:
         self._changed.pop(run_id, None)
 
     async def keep(self) -> dict[int, EasemlError]:
-        """Record what is new; return the runs whose numbers the tables refuse, with the error."""
+        """Record new priors and beliefs; return the runs whose numbers the tables refuse, with the error."""
         refused: dict[int, EasemlError] = {}
         while self._priors or self._changed:
             refused |= await self._keep_some([*islice(dict.fromkeys([*self._priors, *self._changed]), AT_ONCE)])

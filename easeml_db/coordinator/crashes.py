@@ -11,13 +11,13 @@ from easeml_db.errors import EasemlError, ServerCrashed
 
 
 class Crashes:
-    """What is to be told to the tables; whoever starts coordinators keeps the list."""
+    """Crashes still to be recorded; the code that starts coordinators keeps the list."""
 
     def __init__(self, runs: RunStore, crashed: list[UnitFailed]) -> None:
         self._runs, self._crashed = runs, crashed
 
     def __bool__(self) -> bool:
-        """Say whether the tables have something to learn."""
+        """Return whether anything is still to be recorded."""
         return bool(self._crashed)
 
     def add(self, message: UnitFailed) -> None:
@@ -25,7 +25,7 @@ class Crashes:
         self._crashed.append(message)
 
     async def remember(self, inbox: Inbox) -> list[UnitFailed]:
-        """Keep, and return, what the server's end has done to units: the tables learn it when the server is back."""
+        """Keep and return the units that the server's crash ended; they are recorded when the server is back."""
         found = []
         while (message := await inbox.next(0.0)) is not None:
             if isinstance(message, UnitFailed) and isinstance(message.error, ServerCrashed):

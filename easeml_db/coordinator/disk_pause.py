@@ -12,7 +12,7 @@ PAUSE_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class DiskPause:
-    """Until when nothing is started; `until_seconds` lies in the past while there is room."""
+    """The end of the pause; `until_seconds` lies in the past while there is room on the disk."""
 
     def __init__(self, runs: RunStore) -> None:
         self._runs = runs
@@ -24,7 +24,7 @@ class DiskPause:
         self._n_pauses = 0
 
     async def begin(self, order: Order, error: EasemlError, now_seconds: float) -> None:
-        """Wait for room; the first time say so in the run's history, if there is room for that."""
+        """Begin a pause; the first time, note it in the run's history if there is room for that."""
         if now_seconds < self.until_seconds:
             return
         if self._n_pauses == 0:

@@ -7,7 +7,7 @@ from easeml_db.coordinator.ports.tenancy import TenancyStore
 
 
 class FailedTime:
-    """When units began and for whom, and what tenants are still to be charged for (`due`: seconds by tenant)."""
+    """When each unit began and for which tenant, and the seconds still to be charged (`due`: by tenant)."""
 
     def __init__(self, tenancy: TenancyStore, due: dict[str, float]) -> None:
         self._tenancy, self._due = tenancy, due
@@ -18,14 +18,14 @@ class FailedTime:
         self._begun[slot_id] = now_seconds, tenant
 
     def failed(self, order: Order, now_seconds: float) -> None:
-        """Note that a unit came to nothing, on all its slots."""
+        """Note that a unit failed, and the time that it took on all its slots."""
         started_seconds, tenant = self._begun.get(order.slot_id, (now_seconds, ""))
         if tenant and now_seconds > started_seconds:
             seconds = (now_seconds - started_seconds) * len(order.slot_ids)
             self._due[tenant] = self._due.get(tenant, 0.0) + seconds
 
     async def charge(self) -> None:
-        """Record what is due; where a tenant's open transaction holds its row, that is for later."""
+        """Record what is due; if a tenant's open transaction has locked its row, do so later."""
         for tenant, seconds in list(self._due.items()):
             if await self._tenancy.charge(tenant, seconds):
                 del self._due[tenant]

@@ -11,7 +11,7 @@ NOT_THE_RUNS_FAULT = (OutOfSpace, ServerUnavailable, StandbyOnly)
 
 
 class FaultOfOthers(Exception):
-    """What work for others raised, `error`, while a run was waited for: no fault of that run."""
+    """An error of work for other runs, raised while a run was waited for: not that run's fault."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -28,7 +28,7 @@ async def for_others(work: Awaitable[None]) -> None:
 
 @contextmanager
 def faults_of(run_id: int) -> Iterator[None]:
-    """Raise as InvalidData whatever the rows of a run make code raise that was not written for such rows."""
+    """Raise as InvalidData any error that invalid rows of a run cause in code that expects valid ones."""
     try:
         yield
     except (EasemlError, AssertionError, FaultOfOthers):

@@ -30,7 +30,7 @@ STOP_AGAIN_SECONDS = 10.0  # an instance that cannot be stopped is paid: it is t
 
 
 class Instances:
-    """What the coordinator knows of instances; `failures` are told to whoever planned with them."""
+    """The coordinator's view of instances; `failures` are reported to the planner of their run."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Instances:
         self._since: dict[int, float] = {}  # when each was requested, or came up, or we took it over
 
     async def take_up(self) -> None:
-        """Find the instances of an earlier coordinator, and go on with each where it stands."""
+        """Find the instances of an earlier coordinator, and continue each in its present state."""
         await self.count_local()
         for instance in await self._store.alive():
             self._known[instance.instance_id] = instance
@@ -72,7 +72,7 @@ class Instances:
         return {instance.run_id for instance in self._known.values()}
 
     def of(self, run_id: int) -> list[Instance]:
-        """Return those of a run that are wanted or there, the oldest first."""
+        """Return the requested and ready instances of a run, oldest first."""
         return [each for each in self._known.values() if each.run_id == run_id and each.status != "releasing"]
 
     def age(self, instance: Instance, now_seconds: float) -> float:
@@ -80,7 +80,7 @@ class Instances:
         return now_seconds - self._since.get(instance.instance_id, now_seconds)
 
     def n_slots(self, provisioner: str, *, without: int) -> dict[int, int]:
-        """Return how many slots the instances of a provisioner have, by run, but for one run."""
+        """Return how many slots the instances of a provisioner have, by run, except for one run."""
         found: dict[int, int] = {}
         for each in self._known.values():
             if each.provisioner == provisioner and each.run_id != without:
@@ -88,12 +88,12 @@ class Instances:
         return found
 
     def cost(self, run_id: int, now_seconds: float) -> float:
-        """Return what those of a run have cost since we took over, if all were gone now."""
+        """Return what the instances of a run would have cost since we took over if all ended now."""
         alive = [each.cost_at(now_seconds) for each in self._known.values() if each.run_id == run_id]
         return self._ended_cost.get(run_id, 0.0) + sum(alive)
 
     def forget_cost(self, run_id: int) -> None:
-        """Count what instances of a run cost from now on: what was before has been read."""
+        """Count the cost of a run's instances only from now on, because the earlier cost has been read."""
         self._ended_cost.pop(run_id, None)
 
     def n_busy(self, instance: Instance) -> int:
@@ -115,7 +115,7 @@ class Instances:
     # What is done with them
 
     async def request(self, run_id: int, provisioner: str, instance_type: str, n: int) -> None:
-        """Have instances started for a run."""
+        """Request instances for a run and start them."""
         numbers: Collection[int] = ()
         with contextlib.suppress(NotFound):  # rows are held: the next look asks again
             numbers = await self._lease.write(self._store.request(run_id, provisioner, instance_type, n))
@@ -134,7 +134,9 @@ class Instances:
             await self._open_slots()
 
     async def settle(self, now_seconds: float) -> None:
-        """Stop the released instances whose units have ended, and record what somebody's open transaction kept out."""
+        """Stop the released instances whose units have ended, and record again what a lock of somebody's transaction
+        prevented.
+        """
         if self._unrecorded_until <= now_seconds:
             unrecorded, self._unrecorded = self._unrecorded, []
             for message in unrecorded:
@@ -155,7 +157,7 @@ class Instances:
     # What is heard of them
 
     async def heard(self, message: InstanceMessage) -> None:
-        """Record what became of an instance, later where somebody holds its rows."""
+        """Record what became of an instance; later if its rows are locked."""
         try:
             await self._heard(message)
         except NotFound:
@@ -163,7 +165,7 @@ class Instances:
             self._unrecorded_until = self._clock.now_seconds() + RECORD_AGAIN_SECONDS
 
     async def _heard(self, message: InstanceMessage) -> None:
-        """Record what became of an instance. Word of one that is gone comes too late."""
+        """Record what became of an instance. A message about one that is gone is ignored."""
         instance = self._known.get(message.instance_id)
         if isinstance(message, ProgramSaid):
             await self._store.keep_call(message.instance_id, message.program, message.outcome, message.output)
@@ -201,7 +203,7 @@ class Instances:
         await self._open_slots()
 
     async def _read(self, instance_ids: Collection[int]) -> None:
-        """Read what the tables say of instances now: those that were taken from the shared slots leave them again."""
+        """Read instances from the tables again, so that slots taken for them leave the shared slots."""
         self._known.update(
             {each.instance_id: each for each in await self._store.alive() if each.instance_id in instance_ids}
         )

@@ -12,7 +12,7 @@ Written = TypeVar("Written")
 
 
 class Lease:
-    """What one coordinator may write under, until another takes over."""
+    """The lease under which one coordinator may write until another takes over."""
 
     def __init__(self, store: LeaseStore) -> None:
         self._store = store
@@ -30,8 +30,8 @@ class Lease:
     async def write(self, writing: Awaitable[Written]) -> Written:
         """Await a fenced write and return its result.
 
-        A refusal may mean that the lease is over (StandbyOnly), or that the tables are ahead of what the coordinator
-        knows: then StaleLease or NotFound goes on to the caller.
+        A refusal may mean that the lease is lost (raises StandbyOnly), or that the tables are ahead of the coordinator:
+        then StaleLease or NotFound is passed to the caller.
         """
         try:
             return await writing

@@ -53,8 +53,8 @@ MESSAGES_A_TURN = 1000
 class Coordinator:
     """Serves open runs until it is told to stop or loses its lease.
 
-    Runs that come and go take one statement after another. Between two of them the units of all others go on: no
-    tenant's unit waits for the runs of another, however many they are.
+    New and ended runs are handled one statement at a time. Between two statements the units of all other runs continue,
+    so no tenant's unit waits for another tenant's runs, however many.
     """
 
     def __init__(self, ports: Ports, settings: Settings | None = None, untold: Untold | None = None) -> None:
@@ -144,11 +144,13 @@ class Coordinator:
         return self._clock.now_seconds() < self._disk_pause.until_seconds
 
     def _next_starts(self) -> list[tuple[Start, Run]]:
-        """Return what to start, with its run: that may be found to be gone before its units start, and refuse them."""
+        """Return the starts with their runs, because a run may turn out to be gone before its units start, and refuse
+        them.
+        """
         return [(start, self._dispatcher.runs[start.unit.run_id].run) for start in self._dispatcher.next_starts()]
 
     async def _begin(self, starts: Sequence[tuple[Start, Run]]) -> None:
-        """Begin units that the dispatcher has chosen, once the tables know what that decided."""
+        """Start the units that the dispatcher has chosen, once its decisions are recorded."""
         now = self._clock.now_seconds()
         await self._begin_runs(starts)
         await self._allocations.keep()
@@ -161,7 +163,9 @@ class Coordinator:
             await self._executor.start(order_of(start, run.seed, lease_number=self._lease.number, attempt=attempt))
 
     async def _begin_runs(self, starts: Sequence[tuple[Start, Run]]) -> None:
-        """Record which runs begin with these starts, before what they decided: no placement precedes its run."""
+        """Record which runs begin with these starts, before the decisions about them, so that no placement precedes its
+        run.
+        """
         now = self._clock.now_seconds()
         for run_id in dict.fromkeys(run.run_id for _, run in starts):
             open_run = self._dispatcher.runs.get(run_id)
@@ -169,8 +173,9 @@ class Coordinator:
                 await self._runs.start(run_id)
 
     async def _handle_messages(self, timeout_seconds: float) -> bool:
-        """Wait for a message, then handle those that have arrived, since slots and runs often change together; say
-        whether there were any. Of very many some wait for the next turn: slots are idle meanwhile."""
+        """Wait for a message, then handle all that have arrived, because slots and runs often change together; return
+        whether there were any. If there are very many, some wait for the next turn, because slots are idle meanwhile.
+        """
         message, n_handled = await self._inbox.next(timeout_seconds), 0
         while message is not None:
             await self._handle(message)
@@ -241,12 +246,13 @@ class Coordinator:
             await self._executor.cancel(slot_id)
 
     async def _end_training(self, run_id: int) -> None:
-        """Start nothing of a run any more, and cut short what trains."""
+        """Start no more units of a run, and cut its training short."""
         self._arms.end_budget(run_id)
         await self._cut_training(run_id)
 
     async def _cut_training(self, run_id: int) -> None:
-        """Cancel the training that is under way when the time of a run is up: it may take longer than the run did."""
+        """Cancel the training that is under way when a run's time is up, because it may take longer than the run did.
+        """
         for slot_id in self._dispatcher.board.training(run_id):
             await self._executor.cancel(slot_id)
 

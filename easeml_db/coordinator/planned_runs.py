@@ -71,7 +71,7 @@ class PlannedRuns:
         self._unlimited: set[int] = set()  # runs that may cost whatever they cost
 
     async def look(self, now_seconds: float) -> None:
-        """Bring the instances of all planned runs to what their stages need."""
+        """Request and release instances until all planned runs have what their stages need."""
         planned = self._dispatcher.planned_runs()
         if not (planned or self._followed or self._instances):
             return
@@ -84,14 +84,15 @@ class PlannedRuns:
         await self._instances.settle(now_seconds)
 
     def _left_over(self, run_id: int) -> list[int]:
-        """Return the instances of a run that is over; one whose last test is due keeps an instance, if cost matters
-        not."""
+        """Return the instances to release of a run that is over. If only its last test is due, it keeps an instance
+        unless that costs something.
+        """
         mine = self._instances.of(run_id)
         is_kept = run_id in self._dispatcher.runs and run_id in self._unlimited
         return [each.instance_id for each in mine[1 if is_kept else 0 :]]
 
     def next_seconds(self, now_seconds: float) -> float:
-        """Return when there is something to do without a message. What is past waits for a message."""
+        """Return when the next step is due that needs no message. A step already due waits for a message."""
         moments = [moment for each in self._followed.values() for moment in (each.next_check, each.retry_at)]
         moments += self._instances.moments()
         return min((moment for moment in moments if moment > now_seconds), default=math.inf)
@@ -195,7 +196,7 @@ class PlannedRuns:
             await self._lease.write(self._plans.keep_stage(followed.plan.run_id, ended))
 
     def _cost(self, followed: Followed, now: float) -> float:
-        """Return what the run has cost, if all its instances were gone now."""
+        """Return what the run would have cost if all its instances ended now."""
         run_id = followed.plan.run_id
         return followed.plan.ended_cost + self._instances.cost(run_id, now) + self._sizing.work_cost(run_id)
 
@@ -205,7 +206,7 @@ class PlannedRuns:
         return max(LEAST_CHECK_SECONDS, CHECK_SHARE * plan.seconds_p95)
 
     async def _check(self, followed: Followed, now: float) -> None:
-        """Forecast a run that has limits; plan the rest again where it is not where its plan expects it."""
+        """Forecast a run that has limits; plan the rest again if it has left its plan."""
         followed.next_check = now + self._check_seconds(followed.plan)
         await self._sizing.read_work(followed.plan, self._plans)
         has_limits = followed.plan.deadline_seconds is not None or followed.plan.max_cost is not None
@@ -229,7 +230,7 @@ class PlannedRuns:
         return None if standing is None else Rest(followed.plan, standing, circumstances)
 
     async def _replan(self, followed: Followed, now: float, reason: str) -> None:
-        """Plan the rest again, and record it; where that cannot be, the plan stays as it is."""
+        """Plan the rest again and record the plan; if that is impossible, keep the present plan."""
         if not self._is_replanning:
             return
         circumstances = self._sizing.circumstances(
@@ -276,7 +277,7 @@ class PlannedRuns:
             await self._replan(followed, now, f"{n_up} instances are to be had: {failures[-1]}")
 
     async def _resize(self, followed: Followed, open_run: OpenRun, now: float) -> None:
-        """Request what the stage misses, and release what it does not need."""
+        """Request the instances that the stage lacks, and release those that it does not need."""
         run_id = open_run.run_id
         size = self._sizing.wanted(followed.plan, followed.planned, followed.keys, followed.n_seen, followed.cap)
         if size.is_short and followed.record is not None and size.n_instances != followed.cap:

@@ -135,7 +135,7 @@ class ProcedureRunner:
                 break
 
     def take_failed(self) -> dict[int, str]:
-        """Return the runs whose procedure cannot go on, with the reason, each once."""
+        """Return the runs whose procedure cannot continue, with the reason, each once."""
         found, self._failed = self._failed, {}
         return found
 
@@ -148,7 +148,7 @@ class ProcedureRunner:
         await for_others(self._meanwhile(timeout_seconds))
 
     def _hold(self, due: tuple[int, int], now_seconds: float) -> None:
-        """Ask about an arm later: somebody may be at its rows."""
+        """Ask about an arm later, because its rows may be locked."""
         self._pauses[due] = min(2 * self._pauses.get(due, FIRST_HOLD_SECONDS / 2), LAST_HOLD_SECONDS)
         self._due[due], self._held[due] = None, now_seconds + self._pauses[due]
 
@@ -179,8 +179,9 @@ class ProcedureRunner:
             self._due[run.run_id, arm_id] = None  # what follows may be certain already
 
     async def _carry_out(self, run: Run, answer: Answer) -> bool:
-        """Record decisions, so many at a time that nobody waits long for one transaction; what is left when that is cut
-        short follows from asking again. Return whether all are recorded: the run may end meanwhile."""
+        """Record decisions in parts, so that nobody waits long for one transaction. If the run ends meanwhile, the rest
+        follows from asking again. Return whether all are recorded.
+        """
         is_first = True
         for arm_id, rows in answer.rows:
             for begin in range(0, len(rows), DECISIONS_AT_ONCE):

@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """What follows: rows by arm, in their order, and the same in words; `is_end`: nothing will ever train again."""
+    """The answer: rows by arm, in their order, and the same in words; `is_end`: no trial will ever train again."""
 
     procedure: Procedure
     rows: Sequence[tuple[int, Sequence[Row]]] = ()
@@ -40,9 +40,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """What is known of the trials of `arms`, by arm and trial number; those of `held` arms wait for these to open.
-
-    `procedure` is the one that was asked about `arm_id` before (None: it is to be made, which may take long, too).
+    """The known trials of `arms`, by arm and trial number; trials of `held` arms wait for their arm to open.
+    `procedure` is the one that was asked about `arm_id` before (None: it must be made, which may take long as well).
     """
 
     run: Run
@@ -70,7 +69,7 @@ class Question:
         )
 
     def history(self) -> list[TrialHistory]:
-        """Return what the procedure is told, by trial number."""
+        """Return the history that the procedure gets, by trial number."""
         found = [
             replace(trial, is_held=True) if arm_id in self.held else trial
             for arm_id, trials in self.known.items()
@@ -84,7 +83,7 @@ class Question:
         return create_procedure(self.run.search, arm=name, max_seconds=self.run.max_seconds)
 
     def _arm_of_row(self, history: Sequence[TrialHistory]) -> Callable[[Row], int]:
-        """Return a function that tells the arm of the trial that a row is about."""
+        """Return a function from a row to the arm of its trial."""
         if len(self.arms) == 1:
             return lambda row: self.arms[0].arm_id
         arm_ids = {arm.name: arm.arm_id for arm in self.arms}
@@ -94,7 +93,7 @@ class Question:
     def _rows(
         self, decisions: Sequence[TrialDecision], history: Sequence[TrialHistory], procedure: Procedure
     ) -> list[Row]:
-        """Return decisions as the tables take them."""
+        """Return decisions in the form of the tables."""
         n_epochs = {trial.trial_number: trial.n_epochs for trial in history}
         numbering, n_trials = self._numbering(procedure), len(history)
         rows: list[Row] = []
@@ -116,19 +115,19 @@ class Question:
         return rows
 
     def _numbering(self, procedure: Procedure) -> tuple[int, int]:
-        """Return the position of the arm among those that number their trials by themselves, and how many these are."""
+        """Return the position of the arm among the arms that number their own trials, and their count."""
         if procedure.description.is_run_wide:
             return 0, 1
         return [arm.arm_id for arm in self.run.arms].index(self.arm_id), len(self.run.arms)
 
 
 def covers_all_arms(run: Run) -> bool:
-    """Say whether one procedure decides on the trials of all arms."""
+    """Return whether one procedure decides on the trials of all arms."""
     return run.search is not None and is_run_wide(run.search.procedure)
 
 
 def _is_tested(trial: TrialHistory, max_epochs: int) -> bool:
-    """Say whether a trial is through with its epochs, and only its test is missing."""
+    """Return whether a trial is through with its epochs, and only its test is missing."""
     return trial.is_open and trial.n_epochs >= max_epochs
 
 

@@ -39,7 +39,7 @@ class RunReading:
         self._told[run_id] = None
 
     async def take_up(self) -> None:
-        """Read all open runs where they stand, in the order in which the policy met them."""
+        """Read all open runs with their progress, in the order in which the policy met them."""
         memory = await self._arms.take_up()
         places = {run_id: place for place, run_id in enumerate(memory.get("policy", {}).get("runs", ()))}
         run_ids = sorted(await self._runs.open_runs(), key=lambda run_id: (places.get(run_id, len(places)), run_id))
@@ -48,7 +48,7 @@ class RunReading:
         self._arms.remember(memory)
 
     async def read_some(self) -> None:
-        """Read the runs that were told of, of very many the first."""
+        """Read the runs of which changes were reported; if there are very many, only the first."""
         run_ids = [*islice(self._told, READ_AT_ONCE)]
         for run_id in run_ids:
             del self._told[run_id]

@@ -20,8 +20,9 @@ from easeml_db.words.instance import Instance
 
 @dataclass(frozen=True)
 class Size:
-    """So many instances of a type. `is_short`: the plan wants more than there are; `is_shared`: there is none for the
-    run alone, so it trains on slots that all runs share."""
+    """A number of instances of a type. `is_short`: the plan wants more than are available; `is_shared`: none is
+    available for the run alone, so it trains on slots that all runs share.
+    """
 
     instance_type: str
     n_instances: int
@@ -30,7 +31,7 @@ class Size:
 
 
 class Sizing:
-    """Looks at the plan, the tenants and the instances that there are."""
+    """Decides from the plan, the tenants and the existing instances."""
 
     def __init__(self, dispatcher: Dispatcher, arms: ArmOpening, instances: Instances) -> None:
         self._dispatcher, self._arms, self._instances = dispatcher, arms, instances
@@ -41,7 +42,7 @@ class Sizing:
     def wanted(
         self, plan: RunPlan, stage: PlannedStage, keys: Mapping[StageKey, int], n_seen: int, cap: int | None
     ) -> Size:
-        """Return what a run is to have in a stage."""
+        """Return the instances that a run should have in a stage."""
         instance = type_named(plan, stage.instance_type)
         most = self._to_be_had(plan) // instance.n_slots
         if most < 1 and plan.is_local:
@@ -51,7 +52,7 @@ class Sizing:
         return Size(instance.name, min(n_wanted, max(most, 0)), is_short=most < n_planned)
 
     def _early(self, plan: RunPlan, stage: PlannedStage, instance: InstanceType, n_left: int, n_seen: int) -> int:
-        """Return how many instances a stage needs whose last trials are training, and the stage after it."""
+        """Return how many instances a stage in its last trials needs, and the stage after it."""
         following = plan.after(stage)
         if n_seen < stage.n_trials or not n_left:
             return stage.n_instances
@@ -88,8 +89,9 @@ class Sizing:
         return size.n_instances - sum(each.instance_type == size.instance_type for each in mine)
 
     def surplus(self, run_id: int, size: Size) -> list[int]:
-        """Return the instances to release: those of another type, then those that cost nothing yet, those on which
-        least is under way, and the oldest, which have outlived a minimum charge."""
+        """Return the instances to release: those of another type first, then those that cost nothing yet, then those
+        with the least work under way, then the oldest, which have outlived a minimum charge.
+        """
         mine = self._instances.of(run_id)
         others = [each.instance_id for each in mine if each.instance_type != size.instance_type]
         same = sorted((each for each in mine if each.instance_type == size.instance_type), key=self._worth)
@@ -109,7 +111,7 @@ class Sizing:
     def circumstances(
         self, plan: RunPlan, stage: PlannedStage, cost: float, now_seconds: float, cap: int | None
     ) -> Circumstances:
-        """Return what a run has and may have, as the rest of it is planned from it."""
+        """Return what a run has and may have, as input for planning the rest of it."""
         slots = self._to_be_had(plan)
         most = {each.name: max(slots, 1 if plan.is_local else 0) // each.n_slots for each in plan.prices.types}
         if cap is not None:

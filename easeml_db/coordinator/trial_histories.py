@@ -36,10 +36,9 @@ class TrialHistories:
     async def of_arm(
         self, run: Run, arm_id: int, meanwhile: Callable[[float], Awaitable[None]]
     ) -> Mapping[int, TrialHistory]:
-        """Return what is known of the trials of an arm, by trial number. What changes while others go on, as they do
-        between two parts of a large arm, is read the next time.
-
-        Raises NotFound where the run is over, or was read anew meanwhile.
+        """Return what is known of the trials of an arm, by trial number. Other runs continue between two parts of a
+        large arm; changes in that time are read the next time. Raises NotFound if the run is over, or was read anew
+        meanwhile.
         """
         try:
             return await self._read(run, arm_id, meanwhile)

@@ -50,13 +50,13 @@ class UnitFailures:
         self.pauses, self.disk_pause = Pauses(dispatcher.runs), DiskPause(runs)
 
     async def failed(self, message: UnitFailed, now_seconds: float) -> None:
-        """Do what the error of a unit calls for, and charge its tenant."""
+        """Handle the error of a unit, and charge its tenant."""
         self._failed_time.failed(message.order, now_seconds)
         await self._follow(message, now_seconds)
         await self._charge()
 
     async def _follow(self, message: UnitFailed, now_seconds: float) -> None:
-        """Do what the error of a unit calls for."""
+        """Handle the error of a unit."""
         order, error = message.order, message.error
         if isinstance(error, OutOfSpace):
             self._dispatcher.refused(order.slot_id, is_counted=False)
@@ -88,7 +88,7 @@ class UnitFailures:
                 await self._fail_trial(order, str(error))
 
     async def members_failed(self, message: UnitRecorded, now_seconds: float) -> None:
-        """Do what the errors of members of a batch call for, whose others are recorded."""
+        """Handle the errors of members of a batch whose other members are recorded."""
         for order in message.order.by_trial():
             error = message.failures.get(order.unit.trial_id)
             if error is not None:
@@ -130,7 +130,7 @@ class UnitFailures:
                 await self._fail_trial(order, f"{n_crashes} attempts failed, the last: {error}")
 
     async def _charge(self) -> None:
-        """Record at once what units cost that came to nothing: nobody else knows of it."""
+        """Record at once the time of failed units, because it is recorded nowhere else."""
         with contextlib.suppress(OutOfSpace):
             await self._failed_time.charge()
 

@@ -9,7 +9,7 @@ from easeml_db.coordinator.ports.messages import UnitFailed
 
 @dataclass
 class Untold:
-    """Units during which the server crashed, and slot seconds, by tenant, that came to nothing."""
+    """Units during which the server crashed, and slot seconds of failed units by tenant."""
 
     crashed: list[UnitFailed] = field(default_factory=list)
     slot_seconds: dict[str, float] = field(default_factory=dict)

@@ -67,7 +67,7 @@ def _major(folder: Path) -> int:
 
 
 def _has_python(folder: Path) -> bool:
-    """Say whether a server is there, and PL/Python for it."""
+    """Return whether a server is there, and PL/Python for it."""
     if not (folder / "initdb").exists():
         return False
     return (extension_files.share_folder(folder) / "extension" / "plpython3u.control").exists()

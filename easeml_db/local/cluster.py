@@ -37,7 +37,7 @@ SETTINGS = {
 
 
 def is_initialised(cluster: Path) -> bool:
-    """Say whether initdb has made this data directory."""
+    """Return whether initdb has made this data directory."""
     return (cluster / "PG_VERSION").exists()
 
 

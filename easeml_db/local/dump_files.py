@@ -68,7 +68,7 @@ def read_dump(programs: Path, path: Path) -> Dump:
 
 
 def _is_known_text(printed: str) -> bool:
-    """Say whether bytes that were read as UTF-8 are that."""
+    """Return whether bytes that were read as UTF-8 are that."""
     try:
         printed.encode()
     except UnicodeEncodeError:

@@ -82,7 +82,7 @@ def options_of(connection: Connection, name: str) -> str | None:
 
 
 def is_half_dropped(connection: Connection, name: str) -> bool:
-    """Say whether somebody's DROP DATABASE was interrupted, as by a restore that was killed."""
+    """Return whether somebody's DROP DATABASE was interrupted, as by a restore that was killed."""
     return bool(connection.execute(HALF_DROPPED, [name]).fetchall())
 
 

@@ -93,7 +93,7 @@ class Embedded:
         return server_environment()
 
     def is_running(self) -> bool:
-        """Say whether the server runs."""
+        """Return whether the server runs."""
         if not is_initialised(self.cluster):
             return False
         return run_as_server([self._binary("pg_ctl"), "status", "-D", self.cluster], check=False).returncode == 0

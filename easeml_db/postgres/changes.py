@@ -74,7 +74,7 @@ class Changes:
 
     @property
     def is_lost(self) -> bool:
-        """Say whether the session broke."""
+        """Return whether the session broke."""
         return self._looking is not None and self._looking.done()
 
     async def _look(self) -> None:

@@ -113,7 +113,7 @@ def server_error(error: psycopg.Error) -> EasemlError:
 
 
 def is_replaced(error: psycopg.Error) -> bool:
-    """Say whether a statement met functions or tables that somebody has dropped, or dropped and made again."""
+    """Return whether a statement met functions or tables that somebody has dropped, or dropped and made again."""
     return error.sqlstate in ("XX000", *MISSING) and bool(REPLACED.search(error.diag.message_primary or ""))
 
 

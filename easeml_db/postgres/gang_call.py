@@ -167,7 +167,7 @@ def most_telling(failures: list[EasemlError]) -> EasemlError | None:
 
 
 def _speaks_of_another(error: EasemlError) -> bool:
-    """Say whether a rank reports only that another one is gone."""
+    """Return whether a rank reports only that another one is gone."""
     return error.detail is not None
 
 

@@ -69,7 +69,7 @@ class PostgresLease:
         return number
 
     async def is_held(self) -> bool:
-        """Say whether the lease is still ours."""
+        """Return whether the lease is still ours."""
         return bool((await self._session.row("read_lease"))["lease_number"] == self._session.lease_number)
 
     async def heartbeat(self) -> None:

@@ -54,7 +54,7 @@ def later(opened: Fields, seconds: float) -> Fields:
 
 
 def ends_epoch(order: Fields, opened: Fields) -> bool:
-    """Say whether no partition is left of the epoch after a unit."""
+    """Return whether no partition is left of the epoch after a unit."""
     is_last: bool = _members(order)[-1]["position"] == opened["n_partitions"] - 1
     return is_last
 

@@ -85,7 +85,7 @@ class NodeUnitSession:
 
     @property
     def is_closed(self) -> bool:
-        """Say whether one of the connections is lost or closed."""
+        """Return whether one of the connections is lost or closed."""
         return self._control.closed or self._remote.closed
 
     @property

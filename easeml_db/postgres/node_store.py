@@ -85,7 +85,7 @@ class NodeStore(Source, Protocol):
     # Rows
 
     async def has_part(self, part: Part) -> bool:
-        """Say whether the rows of a part are here."""
+        """Return whether the rows of a part are here."""
 
     async def begin_dataset(self, dataset_id: int, encoder: str) -> None:
         """Note the encoder of a dataset, which may be noted already."""
@@ -105,7 +105,7 @@ class NodeStore(Source, Protocol):
     # States
 
     async def has_state(self, state: KnownState) -> bool:
-        """Say whether the bytes of a state are here, and are those of that trial and hash."""
+        """Return whether the bytes of a state are here, and are those of that trial and hash."""
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
         """Begin a transaction, and in it a state; return False where there is one of that number already."""

@@ -145,7 +145,7 @@ class SegmentStore(ControlSource):
         return await copy_rows(source, self._connection, arrival.query, arrival.into)
 
     async def has_part(self, part: Part) -> bool:
-        """Say whether the rows of a part are here."""
+        """Return whether the rows of a part are here."""
         return bool(await self._rows(HAS_PART, part.dataset_id, part.split, part.partition_number))
 
     async def begin_dataset(self, dataset_id: int, encoder: str) -> None:
@@ -170,7 +170,7 @@ class SegmentStore(ControlSource):
         await self._rows(DROP_DATASETS, list(dataset_ids))
 
     async def has_state(self, state: KnownState) -> bool:
-        """Say whether the bytes of a state are here."""
+        """Return whether the bytes of a state are here."""
         return bool(await self._rows(HAS_STATE, state.checkpoint_id, state.trial_id, state.sha256))
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:

@@ -49,7 +49,7 @@ class SlotSession:
 
     @property
     def is_closed(self) -> bool:
-        """Say whether the connection is lost or closed."""
+        """Return whether the connection is lost or closed."""
         return self._connection.closed
 
     @property

@@ -25,7 +25,7 @@ EMPTY_COPY_BYTES = 21  # of the binary format: its beginning and its end
 
 
 async def has_state(node: NodeStore, state: KnownState) -> bool:
-    """Say whether a node has the bytes of a state; what it has under that number and is another one is removed."""
+    """Return whether a node has the bytes of a state; what it has under that number and is another one is removed."""
     if await node.has_state(state):
         return True
     await node.drop_state(state.checkpoint_id)

@@ -12,7 +12,7 @@ class UnitSession(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Say whether the connection is lost or closed."""
+        """Return whether the connection is lost or closed."""
 
     @property
     def pid(self) -> int:

@@ -65,7 +65,7 @@ def _trial_row(data: ChartData, trial: Row, config: Mapping[str, str]) -> str:
 
 
 def _has_failed(trial: Row) -> bool:
-    """Say whether a trial failed; one that was stopped, because the run ended before it, has a reason, too."""
+    """Return whether a trial failed; one that was stopped, because the run ended before it, has a reason, too."""
     return bool(trial["failure_reason"]) and trial["status"] != "stopped"
 
 

@@ -80,7 +80,7 @@ class Rows:
             raise StaleLease(f"lease {lease_number} is over, {self.lease_number} holds")
 
     def may_write(self, run_id: int, lease_number: int) -> bool:
-        """Say whether a write about a run takes effect: under the lease that holds, on a run that nobody holds."""
+        """Return whether a write about a run takes effect: under the lease that holds, on a run that nobody holds."""
         return lease_number == self.lease_number and run_id in self.runs_by_id and run_id not in self.held
 
     def next_moment(self) -> int:
@@ -102,7 +102,7 @@ class Rows:
         return [self.run(run_id) for run_id in sorted(self.runs_by_id) if self.is_open(run_id)]
 
     def is_open(self, run_id: int) -> bool:
-        """Say whether a run is there, and not over."""
+        """Return whether a run is there, and not over."""
         return run_id in self.runs_by_id and self.runs_by_id[run_id].status in OPEN
 
     def arm(self, run_id: int, arm_id: int) -> Arm:
@@ -139,5 +139,5 @@ class Rows:
 
 
 def is_at_pause(trial: Trial) -> bool:
-    """Say whether a trial has reached a target that is not its end."""
+    """Return whether a trial has reached a target that is not its end."""
     return trial.due_epochs < trial.max_epochs and trial.n_steps_done == 2 * trial.due_epochs * trial.n_partitions

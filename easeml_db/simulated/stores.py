@@ -38,7 +38,7 @@ class SimulatedLease(SimulatedPort):
         return self._life.lease_number
 
     async def is_held(self) -> bool:
-        """Say whether the lease is still ours."""
+        """Return whether the lease is still ours."""
         self._life.call()
         return self._tables.lease_number == self._life.lease_number
 

@@ -199,7 +199,7 @@ class SimulatedWorld:
         return next((slot.device_name for slot in self.slots if slot.slot_id == slot_id), "")
 
     def is_down(self, slot_id: int) -> bool:
-        """Say whether no session of this slot can be opened now."""
+        """Return whether no session of this slot can be opened now."""
         return self._down_until.get(slot_id, 0.0) > self.now_seconds
 
     def ready_seconds(self, slot_id: int) -> float:

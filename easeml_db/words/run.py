@@ -38,12 +38,12 @@ class Arm:
 
     @property
     def is_open(self) -> bool:
-        """Say whether its trials may run."""
+        """Return whether its trials may run."""
         return self.opening is not None
 
     @property
     def is_closed(self) -> bool:
-        """Say whether its trials are over and its quality is known."""
+        """Return whether its trials are over and its quality is known."""
         return self.closing is not None
 
 
@@ -102,7 +102,7 @@ class Run:
 
     @property
     def is_planned(self) -> bool:
-        """Say whether slots come and go for it as a plan says."""
+        """Return whether slots come and go for it as a plan says."""
         return self.allocation == PLANNED
 
     def beside(self, known: Run) -> Run:

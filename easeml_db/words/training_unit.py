@@ -58,7 +58,7 @@ def n_rounds_due(trial: Trial) -> int:
 
 
 def is_at_target(trial: Trial) -> bool:
-    """Say whether a trial has nothing left to do before its target."""
+    """Return whether a trial has nothing left to do before its target."""
     return trial.n_steps_done >= n_rounds_due(trial) * trial.n_partitions
 
 

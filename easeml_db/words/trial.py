@@ -46,7 +46,7 @@ TRIAL_STATUSES = frozenset(TRIAL_TRANSITIONS)
 
 
 def is_legal(transitions: Transitions, before: str, after: str) -> bool:
-    """Say whether `after` may follow `before`; staying in a state is no transition, and so not legal."""
+    """Return whether `after` may follow `before`; staying in a state is no transition, and so not legal."""
     return after in transitions.get(before, frozenset())
 
 

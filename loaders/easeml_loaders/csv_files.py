@@ -229,7 +229,7 @@ def settled_types(
 
 
 def _is_all(element: str, fields: Sequence[str]) -> bool:
-    """Say whether every field can be guessed to be of this type."""
+    """Return whether every field can be guessed to be of this type."""
     kind = FIELD_TYPES[element]
     return kind.inferred is not None and _holds(kind, kind.inferred, fields)
 

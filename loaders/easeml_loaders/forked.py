@@ -28,7 +28,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 
 def can_fork() -> bool:
-    """Say whether this machine has processes that are forked."""
+    """Return whether this machine has processes that are forked."""
     return hasattr(os, "fork")
 
 

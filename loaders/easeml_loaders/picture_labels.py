@@ -75,7 +75,7 @@ def read_labels(path: Path, column: str = "label") -> list[tuple[str, str]]:
 
 
 def is_known(name: str, label: str, wanted: Wanted, skipped: Skipped) -> bool:
-    """Say whether a label is one that the task knows; else count it as skipped."""
+    """Return whether a label is one that the task knows; else count it as skipped."""
     if wanted.classes is None:
         try:
             if math.isfinite(float(label)):

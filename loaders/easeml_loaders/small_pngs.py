@@ -32,7 +32,7 @@ Bytes = NDArray[np.uint8]
 
 
 def may_unpack(n_files: int, shape: tuple[int, int, int]) -> bool:
-    """Say whether so many pictures of a shape are worth the while."""
+    """Return whether so many pictures of a shape are worth the while."""
     height, width, channels = shape
     return n_files >= FEWEST and height * width * channels <= MOST_VALUES and channels in COLOUR_OF
 

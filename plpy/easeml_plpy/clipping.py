@@ -35,7 +35,7 @@ class RowBounds:
         return self.low.tolist(), self.high.tolist()
 
     def hold(self, row: RowNumbers) -> bool:
-        """Say whether all numbers of a row are within their range, as NaN is."""
+        """Return whether all numbers of a row are within their range, as NaN is."""
         low, high = self.lists
         return not (any(map(lt, row.values, low)) or any(map(gt, row.values, high)))
 

@@ -210,7 +210,7 @@ def member_sql(field: Field, document: str) -> str:
 
 
 def is_array(field: Field) -> bool:
-    """Say whether a field comes from an SQL array."""
+    """Return whether a field comes from an SQL array."""
     return isinstance(field, TensorField) and field.is_array
 
 

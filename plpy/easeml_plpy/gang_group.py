@@ -242,7 +242,7 @@ def _nccl(store: _c10d.Store, rank: int, n_ranks: int) -> Any:
 
 
 def _is_connection(number: int) -> bool:
-    """Say whether a file descriptor is a connected socket. A listening one is left alone: its loop would spin."""
+    """Return whether a file descriptor is a connected socket. A listening one is left alone: its loop would spin."""
     with suppress(OSError), socket.socket(fileno=os.dup(number)) as candidate:
         candidate.getpeername()
         return True

@@ -229,7 +229,7 @@ def _shuffled_again(session: Session, seed: int, hashes: Array, again: Array, k:
 
 
 def _are_filled(splits: Array, labels: _Labels, n_partitions: int) -> bool:
-    """Say whether each split has a row of each class, and one for each partition."""
+    """Return whether each split has a row of each class, and one for each partition."""
     n_labels = len(labels.names)
     counts = np.bincount(splits * np.int64(n_labels) + labels.codes, minlength=len(SPLITS) * n_labels)
     return bool(counts.all()) and int(counts.reshape(len(SPLITS), -1).sum(axis=1).min()) >= n_partitions

@@ -73,7 +73,7 @@ class KnotSample:
         return np.concatenate(self._parts) if self._parts else np.empty((0, self._n_positions))
 
     def is_distinct(self) -> bool:
-        """Say whether no number of the sample comes twice, and none is missing."""
+        """Return whether no number of the sample comes twice, and none is missing."""
         values = self.values()
         return len(values) >= LEAST_DISTINCT and len(np.unique(values)) == len(values) and not np.isnan(values).any()
 

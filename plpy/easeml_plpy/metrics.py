@@ -97,7 +97,7 @@ def score_of(metric: Metric, measured: Mapping[str, float]) -> Score:
 
 
 def is_better(metric: Metric, measured: Mapping[str, float], value: float | None, loss: float | None) -> bool:
-    """Say whether the metrics of an epoch beat the value and the loss of an earlier one. A tie keeps the old."""
+    """Return whether the metrics of an epoch beat the value and the loss of an earlier one. A tie keeps the old."""
     return score_of(metric, measured) > _score(metric, value, loss)
 
 

@@ -184,7 +184,7 @@ class _Measure:
         self._n_seen += int(found["n"])
 
     def is_distinct(self) -> bool:
-        """Say whether no number comes twice, as far as the sample tells."""
+        """Return whether no number comes twice, as far as the sample tells."""
         return self._sample.is_distinct()
 
     def measured(self, field: NumberField) -> NumberField:

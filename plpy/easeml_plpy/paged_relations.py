@@ -26,7 +26,7 @@ class Size(NamedTuple):
 
 
 def has_pages(session: Session, relation: int) -> bool:
-    """Say whether the relation with this oid has all its rows in pages of its own, and the caller may ask for these:
+    """Return whether the relation with this oid has all its rows in pages of its own, and the caller may ask for these:
     whoever may read some columns alone may not."""
     return session.row(HAS_PAGES, relation)
 

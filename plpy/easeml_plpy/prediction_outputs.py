@@ -48,7 +48,7 @@ def key_columns(
 
 
 def is_there(session: Session, output: str) -> bool:
-    """Say whether the table exists."""
+    """Return whether the table exists."""
     return session.row(OUTPUT_OID, output) is not None
 
 

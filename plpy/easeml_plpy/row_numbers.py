@@ -34,7 +34,7 @@ class RowNumbers(Sequence[Array]):
         return RowNumbers(values) if isinstance(values, list) else np.array([values])
 
     def are_finite(self) -> bool:
-        """Say whether none is infinite."""
+        """Return whether none is infinite."""
         return math.isfinite(sum(self.values)) or not (math.inf in self.values or -math.inf in self.values)
 
 

@@ -36,7 +36,7 @@ ANSWERING: Kept[_Answering] = Kept(_Answering)
 
 
 def knows_trial(plpy: PlPy, GD: GlobalData, job_id: int) -> bool:
-    """Say whether this process has been brought the trial of a job."""
+    """Return whether this process has been brought the trial of a job."""
     session = GD.get(f"{FedSession.schema}_session")
     return isinstance(session, FedSession) and session.kept(ANSWERING).job_id == job_id
 

@@ -178,17 +178,17 @@ def number_target(request: PackRequest, column: Column, found: TargetNumbers) ->
 
 
 def is_left_open(request: PackRequest, column: Column) -> bool:
-    """Say whether it is open if a target of whole numbers has labels or numbers."""
+    """Return whether it is open if a target of whole numbers has labels or numbers."""
     return request.task is None and column.type in INTEGERS
 
 
 def are_few(n_rows: int, n_distinct: int) -> bool:
-    """Say whether whole numbers are so few for their rows that they are labels."""
+    """Return whether whole numbers are so few for their rows that they are labels."""
     return n_distinct <= FEW_LABELS or (n_distinct <= MANY_LABELS and n_distinct <= n_rows * SHARE_OF_LABELS)
 
 
 def _is_measured(session: Session, request: PackRequest, column: Column) -> bool:
-    """Say whether whole numbers are too many to be labels, where the caller leaves it open."""
+    """Return whether whole numbers are too many to be labels, where the caller leaves it open."""
     if not is_left_open(request, column):
         return False
     found = session.execute("SELECT count(*) AS n, count(DISTINCT y) AS n_distinct FROM pg_temp.easeml_rows")[0]
@@ -196,7 +196,7 @@ def _is_measured(session: Session, request: PackRequest, column: Column) -> bool
 
 
 def are_measured(session: Session, request: PackRequest, n: int, n_distinct: int) -> bool:
-    """Say whether so many different whole numbers are no labels, and tell."""
+    """Return whether so many different whole numbers are no labels, and tell."""
     if are_few(n, n_distinct):
         return False
     session.notice(

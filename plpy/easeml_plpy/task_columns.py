@@ -36,12 +36,12 @@ def objects_field(specification: Specification) -> ObjectsField:
 
 
 def is_link(entry: Mapping[str, Any]) -> bool:
-    """Say whether a column says where objects lead to, and no tensor."""
+    """Return whether a column says where objects lead to, and no tensor."""
     return entry.get("role") == "link"
 
 
 def is_of_objects(entry: Mapping[str, Any]) -> bool:
-    """Say whether a column holds a tensor of each object of a series or tree."""
+    """Return whether a column holds a tensor of each object of a series or tree."""
     return entry.get("role") == "object"
 
 

@@ -56,7 +56,7 @@ def partitions_of(n_examples: int, asked_for: int | None, before: int | None) ->
 
 
 def check_places(places: Places, is_packed: npt.NDArray[np.bool_], n_partitions: int) -> bool:
-    """Say whether each partition has examples of each split. Raises InvalidData where a whole split has none."""
+    """Return whether each partition has examples of each split. Raises InvalidData where a whole split has none."""
     filled = np.zeros((len(SPLITS), n_partitions), bool)
     filled[places.splits[is_packed], places.parts[is_packed]] = True
     if not filled.any(axis=1).all():

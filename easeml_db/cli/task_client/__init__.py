@@ -39,14 +39,13 @@ def write_client(folder: Path, name: str, task: dict[str, Any]) -> str:
 
 
 def _output_type(task: dict[str, Any]) -> str:
-    """Return what an example's output is in Python: a class, a number, or an array where a tensor or a series comes
-    out."""
+    """Return the Python type of an example's output: a class, a number, or an array for a tensor or a series."""
     if task["classes"] is not None:
         return "str"
     return "float" if task["specification"]["output"] is None else "npt.NDArray[Any]"
 
 
 def package_name(task: str) -> str:
-    """Return a name that Python and a shell can say: letters, digits and _, of those that the task has."""
+    """Return a name that is valid in Python and in a shell: the letters, digits and _ of the task's name."""
     said = re.sub(r"[^a-z0-9]+", "_", task.lower()).strip("_")[:40]
     return f"easeml_task_{said}".rstrip("_")

@@ -13,10 +13,10 @@ class AllocationStore(Protocol):
     """Keeps profiles of devices, and a log of how runs shared them out."""
 
     async def profiles(self, run_id: int) -> Mapping[tuple[str, str], MeasuredProfile]:
-        """Return what is known of devices for the run's dataset, by (architecture, kind of device)."""
+        """Return the known device profiles for the run's dataset, by (architecture, kind of device)."""
 
     async def keep_profile(self, run_id: int, architecture: str, device_kind: str, measured: MeasuredProfile) -> None:
-        """Record what was measured before a run's first units. A stale lease records nothing."""
+        """Record the profile that was measured before a run's first units. A stale lease records nothing."""
 
     async def keep_allocations(self, run_id: int, log: AllocationLog, labels: Mapping[int, str]) -> None:
         """Record trial groups, labelled by number, and who got which devices. Raises StaleLease."""

@@ -10,11 +10,12 @@ from easeml_db.words.topology import Slot
 
 
 class Executor(Protocol):
-    """Runs units on slots. What comes of an order (UnitRecorded, Piloted, UnitFailed or SlotStuck) arrives in the
-    inbox, exactly once. After a lost unit each of its slots says SlotReady once it can work again."""
+    """Runs units on slots. The outcome of an order (UnitRecorded, Piloted, UnitFailed or SlotStuck) arrives in the
+    inbox exactly once. After a lost unit, SlotReady arrives for each of its slots once it can work again.
+    """
 
     async def open(self, slots: Sequence[Slot]) -> None:
-        """Open sessions for these slots, and close those of all others; each says SlotReady when it is warm."""
+        """Open sessions for these slots, and close those of all others; SlotReady arrives for each when it is warm."""
 
     async def start(self, order: Order) -> None:
         """Begin a unit on its slot, or a gang on its slots, and return at once."""
@@ -24,4 +25,4 @@ class Executor(Protocol):
         faster."""
 
     async def close(self) -> None:
-        """Cancel what runs and close all sessions."""
+        """Cancel running units and close all sessions."""

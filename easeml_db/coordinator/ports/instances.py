@@ -27,21 +27,19 @@ class InstanceStore(Protocol):
         """Give a requested instance its slots, and count it as ready; return whether there were slots for it."""
 
     async def release(self, instance_id: int) -> None:
-        """Give back slots that were taken for an instance, and let those that were added end their units."""
+        """Return the slots that were taken for an instance, and drain those that were added for it."""
 
     async def end(self, instance_id: int, status: str, cost: float, reason: str | None = None) -> None:
         """Record that an instance is released, or has failed, and remove the slots that were added for it."""
 
     async def keep_call(self, instance_id: int, program: str, outcome: str, output: str) -> None:
-        """Record what a program said."""
+        """Record the output of a program."""
 
 
 class Provisioner(Protocol):
-    """Starts and stops instances. What comes of it arrives in the inbox: InstanceBilled once an instance is paid,
-    InstanceUp, InstanceDown or InstanceFailed, and ProgramSaid for each call of a program.
-
-    Both calls return at once, and may be repeated: an instance that is there already is found, and is not started
-    again; one that is gone already is reported as down.
+    """Starts and stops instances. Outcomes arrive in the inbox: InstanceBilled once an instance is billed, InstanceUp,
+    InstanceDown or InstanceFailed, and ProgramSaid for each call of a program. Both calls return at once and may be
+    repeated: an existing instance is found and not started again; one that is already gone is reported as down.
     """
 
     async def start(self, instance: Instance) -> None:
@@ -51,4 +49,4 @@ class Provisioner(Protocol):
         """Stop an instance, whether it is ready or not."""
 
     async def close(self) -> None:
-        """Watch nothing any more; instances stay as they are."""
+        """Stop watching; instances stay as they are."""

@@ -12,7 +12,7 @@ class LeaseStore(Protocol):
         """Wait until no other coordinator is active; return a lease number that no other ever had."""
 
     async def is_held(self) -> bool:
-        """Say whether the lease is still ours."""
+        """Return whether the lease is still ours."""
 
     async def heartbeat(self) -> None:
         """Give a sign of life, or make sure that one is given. Raises ServerUnavailable when that cannot be."""

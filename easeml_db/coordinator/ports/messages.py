@@ -22,14 +22,14 @@ class Member:
 
 @dataclass(frozen=True)
 class Order:
-    """A unit given to a slot. `attempt` counts from 1; the lease fences what a replaced coordinator ordered.
+    """A unit assigned to a slot. `attempt` counts from 1; the lease fences the orders of a replaced coordinator.
 
-    With `members` it is a gang: its own unit and slot are rank 0, members are the others, and their steps follow one
-    another. All are recorded at once or none, and the order is answered once. Where all members are on its own slot,
-    the order is whole: one session works once over all their partitions. Where each member is of another trial, it is a
-    batch: one session does all of them, and each is recorded or comes to nothing by itself.
+    With `members` it is a gang: its own unit and slot are rank 0, the members are the other ranks, with consecutive
+    steps. Either all are recorded or none, and the order gets one answer. If all members are on its own slot, the order
+    is a whole round: one session works once over all their partitions. If each member belongs to another trial, it is a
+    batch: one session does all of them, and each is recorded or fails by itself.
 
-    A pilot with `measured_seconds` repeats iterations for so long and says when each ended.
+    A pilot with `measured_seconds` repeats iterations for that long and reports when each ended.
     """
 
     unit: TrainingUnit
@@ -49,17 +49,17 @@ class Order:
 
     @property
     def is_gang(self) -> bool:
-        """Say whether several slots work on it together."""
+        """Return whether several slots work on it together."""
         return len(self.slot_ids) > 1
 
     @property
     def is_whole(self) -> bool:
-        """Say whether one slot works once over several partitions."""
+        """Return whether one slot works once over several partitions."""
         return bool(self.members) and not self.is_gang and not self.is_batch
 
     @property
     def is_batch(self) -> bool:
-        """Say whether one slot does units of several trials."""
+        """Return whether one slot does units of several trials."""
         return bool(self.members) and self.members[0].unit.trial_id != self.unit.trial_id
 
     def by_trial(self) -> tuple[Order, ...]:
@@ -67,7 +67,7 @@ class Order:
         return self.alone() if self.is_batch else (self,)
 
     def alone(self) -> tuple[Order, ...]:
-        """What each rank does, as an order of its own."""
+        """The work of each rank, as an order of its own."""
         if not self.members:
             return (self,)
         others = (replace(self, unit=m.unit, seed=m.seed, slot_id=m.slot_id, members=()) for m in self.members)
@@ -76,8 +76,9 @@ class Order:
 
 @dataclass(frozen=True)
 class UnitRecorded:
-    """The unit is in the tables; `seconds` is its time from order to answer, `pruned_bytes` what it freed. Of a batch,
-    the trials with an entry in `failures` are not in the tables."""
+    """The unit is recorded; `seconds` is its time from order to answer, `pruned_bytes` the bytes of states that it
+    pruned. In a batch, the trials with an entry in `failures` are not recorded.
+    """
 
     order: Order
     seconds: float
@@ -87,8 +88,9 @@ class UnitRecorded:
 
 @dataclass(frozen=True)
 class Piloted:
-    """The pilot is over: what a train unit and a validate or test unit of its trial are going to take; `sample` where
-    it was to measure."""
+    """The pilot has ended: the expected seconds of a train unit and of a validate or test unit of its trial; `sample`
+    if it also measured iterations.
+    """
 
     order: Order
     train_seconds: float
@@ -116,7 +118,7 @@ class SlotWaiting:
 
 @dataclass(frozen=True)
 class UnitFailed:
-    """The unit is not in the tables. The error's class tells whose fault it was (SlotLost, OutOfSpace: nobody's)."""
+    """The unit is not recorded. The class of the error tells whose fault it was (SlotLost, OutOfSpace: nobody's)."""
 
     order: Order
     error: EasemlError

@@ -9,13 +9,13 @@ from easeml_db.decisions.planner.run_plan import RunPlan, StageRecord
 
 
 class PlanStore(Protocol):
-    """Reads plans, and records new ones and stages. A write about a run that somebody holds changes nothing."""
+    """Reads plans, and records new ones and stages. A write to a run whose rows are locked changes nothing."""
 
     async def read(self, run_id: int) -> RunPlan | None:
-        """Return the plan that holds for a run; None where there is none."""
+        """Return the plan in force for a run; None if there is none."""
 
     async def standing(self, run_id: int) -> Mapping[str, Any] | None:
-        """Return how a run stands and what is known of its times, as `make_forecast` takes it; None: it is over."""
+        """Return a run's progress and known times in the form that `make_forecast` takes; None if it is over."""
 
     async def slot_seconds(self, run_id: int) -> float:
         """Return the slot time of a run's recorded units."""

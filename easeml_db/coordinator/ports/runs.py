@@ -19,8 +19,9 @@ class RunStore(Protocol):
         """Return the numbers of all queued and running runs, oldest first."""
 
     async def read_ahead(self, run_ids: Sequence[int]) -> None:
-        """Read several runs at once: the next `read` of each may return what was found now. For runs of which nothing
-        is under way."""
+        """Read several runs at once; the next `read` of each may return the result. Only for runs with no unit under
+        way.
+        """
 
     async def read(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone. Raises EasemlError where its rows cannot be read."""
@@ -50,11 +51,13 @@ class RunStore(Protocol):
 
     async def begin_ending(self, run_id: int) -> bool:
         """End the search of a run whose best trial has not been tested: stop its other trials, and leave nothing but
-        the test of that one. Return whether there is something to test; that is so once."""
+        the test of that one. Return whether there is something to test, which is true only once.
+        """
 
     async def finish(self, run_id: int) -> bool:
         """End a run: stop what is left of its trials; failed when every trial failed, else finished. Return whether it
-        is over now: it is not while somebody holds its rows."""
+        is over now: not while its rows are locked.
+        """
 
     async def note(self, run_id: int, trial_id: int | None, kind: str, message: str) -> None:
         """Add an event to the run's history."""

@@ -12,23 +12,23 @@ Answered = TypeVar("Answered")
 
 
 class SearchStore(Protocol):
-    """Reads what an arm's trials came to, and records what a procedure decides."""
+    """Reads the results of an arm's trials, and records the decisions of its procedure."""
 
     async def trial_history(self, run: Run, arm_id: int, trial_ids: Sequence[int] | None = None) -> list[TrialHistory]:
         """Return what a procedure may know of an arm's trials, or of some of them, by trial_number.
 
-        Raises NotFound where the run is over, or was resumed since it was read.
+        Raises NotFound if the run is over, or was resumed since it was read.
         """
 
     async def answer(self, question: Callable[[], Answered], meanwhile: Callable[[float], Awaitable[None]]) -> Answered:
-        """Return what a question to a procedure comes to. A long one is worked out beside the loop: `meanwhile` is
-        called again and again until then, with the seconds for which it may wait. What the question raises comes out
-        here."""
+        """Return the answer to a question to a procedure. A long question runs beside the loop: until it is answered,
+        `meanwhile` is called repeatedly with the seconds for which it may wait. Raises what the question raises.
+        """
 
     async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none (sql/functions/searches.sql says what a decision is); return the
         bytes of states pruned.
 
-        Raises StaleLease also where the tables are ahead of the decisions, and NotFound where the run is over, was
-        resumed since it was read, or somebody holds the rows.
+        Raises StaleLease also if the tables are ahead of the decisions, and NotFound if the run is over, was resumed
+        since it was read, or its rows are locked.
         """

@@ -14,10 +14,11 @@ class SlotStore(Protocol):
         """Return all slots, in whatever state."""
 
     async def lose(self, slot_id: int, reason: str) -> None:
-        """Mark a slot as lost: a unit that still runs there is not recorded any more. A stale lease loses nothing."""
+        """Mark a slot as lost: a unit that still runs there can no longer be recorded. A stale lease changes nothing.
+        """
 
     async def explain(self, slot_id: int, reason: str | None) -> None:
-        """Say why a slot that should work does not; None: it does."""
+        """Record why a slot that should work does not; None: it works."""
 
     async def recover(self) -> list[int]:
-        """Make active again the lost slots whose stuck process is gone; return them."""
+        """Reactivate the lost slots whose stuck process is gone; return them."""

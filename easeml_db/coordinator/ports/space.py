@@ -9,4 +9,4 @@ class StateSpace(Protocol):
     """Frees the space of pruned states."""
 
     async def reclaim(self) -> int:
-        """Have the space of pruned states freed; return the bytes of those that are kept."""
+        """Request a vacuum of pruned states; return the bytes of the states that are kept."""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class TaskStore(Protocol):
-    """Looks after tasks, beside the units."""
+    """Advances tasks, beside the units."""
 
     async def advance(self) -> None:
-        """Have tasks looked at whose examples were fed or switched, in the background."""
+        """Check, in the background, tasks whose examples were fed or switched."""

@@ -12,7 +12,7 @@ from easeml_db.words.tenant import PastArm, Tenancy
 
 
 class TenancyStore(Protocol):
-    """Reads tenants' terms and past arms, and records which arms are opened and what they came to."""
+    """Reads tenants' settings and past arms, and records openings and results of arms."""
 
     async def tenancy(self) -> Tenancy:
         """Return how tenants are served."""
@@ -21,11 +21,12 @@ class TenancyStore(Protocol):
         """Return the arms that runs have closed."""
 
     async def policy_memory(self, policy: str) -> Mapping[str, Any]:
-        """Return what this policy recorded with its last decision; nothing if it has made none."""
+        """Return the memory that this policy recorded with its last decision; empty if it has made none."""
 
     async def read_ahead(self, run_ids: Sequence[int]) -> None:
-        """Read the priors of several runs at once: the next `prior` of each may return what was found now. What was
-        read before is forgotten."""
+        """Read the priors of several runs at once; the next `prior` of each may return the result. Earlier results are
+        forgotten.
+        """
 
     async def prior(self, run_id: int) -> Prior | None:
         """Return the prior with which a run's arms began; None for a run that has none yet."""
@@ -35,16 +36,19 @@ class TenancyStore(Protocol):
         prior of a run stays; a stale lease writes none."""
 
     async def open_arm(self, opening: Opening) -> int:
-        """Record a decision and open its arm; return the decision's number. Raises StaleLease, also where the arm is
-        open already, and NotFound where the run is over or somebody holds its row."""
+        """Record a decision and open its arm; return the decision's number. Raises StaleLease, also if the arm is open
+        already, and NotFound if the run is over or its row is locked.
+        """
 
     async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
-        """Record what an arm came to, once its trials are over, and return it: not closed where a trial is open or
-        somebody holds its row, None when the run is gone. Raises StaleLease."""
+        """Record the result of an arm once its trials have ended, and return the arm: not closed if a trial is open or
+        its row is locked, None if the run is gone. Raises StaleLease.
+        """
 
     async def charge(self, tenant: str, seconds: float) -> bool:
-        """Count slot seconds that came to nothing into what a tenant has used; return whether they are recorded: they
-        are not while somebody holds the row."""
+        """Add slot seconds of failed units to a tenant's usage; return whether they are recorded, which fails while the
+        row is locked.
+        """
 
     async def keep_beliefs(self, beliefs: Mapping[int, Sequence[Belief]]) -> None:
-        """Record what is believed of the arms of these runs now. Raises StaleLease."""
+        """Record the present beliefs about the arms of these runs. Raises StaleLease."""

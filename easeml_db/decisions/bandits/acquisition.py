@@ -24,7 +24,7 @@ _TAIL = 7.0  # deviations beyond which a normal variable is not looked for
 
 @dataclass(frozen=True)
 class Theorem:
-    """What the theorems' beta knows of all tenants: their number n, the most arms K*, the largest cost c*."""
+    """Facts about all tenants for the theorems' beta: their number n, the most arms K*, the largest cost c*."""
 
     n_tenants: int
     max_arms: int

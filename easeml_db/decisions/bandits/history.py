@@ -12,8 +12,7 @@ from easeml_db.errors import InvalidArgument
 def filled(qualities: Matrix) -> Matrix:
     """Past qualities (n, K), nan where an arm was not offered, with every gap filled by row effect + column effect.
 
-    An arm that nobody tried gets the row effect alone.
-    Raises InvalidArgument for a row without any quality.
+    An arm that no tenant tried gets the row effect alone. Raises InvalidArgument for a row without any quality.
     """
     known = is_known(qualities)
     if not known.any(axis=1).all():
@@ -25,7 +24,7 @@ def filled(qualities: Matrix) -> Matrix:
 
 
 def is_known(qualities: Matrix) -> NDArray[np.bool_]:
-    """Cells that tell of an arm's quality: neither a gap nor a zero, which marks a failed run."""
+    """Cells with a known quality of an arm: neither a gap nor a zero, which marks a failed run."""
     known: NDArray[np.bool_] = np.isfinite(qualities) & (qualities != 0.0)
     return known
 

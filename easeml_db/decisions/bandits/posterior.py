@@ -62,8 +62,9 @@ class Posterior:
 
     def variance_with(self, pending: Iterable[int]) -> Vector:
         """Variances as if pending arms had been observed at their present means, which leaves the means as they are
-        (hallucinated feedback: GP-BUCB, section 3.2), shape (K,). The scale stays: what is not seen is no surprise,
-        and no lack of one."""
+        (hallucinated feedback: GP-BUCB, section 3.2), shape (K,). The scale stays: an observation that is only assumed
+        neither adds to the surprise nor lowers it.
+        """
         rows, variance = self._rows[: self.n_observed], self._variance
         for arm in pending:
             row = self._row_of(arm, rows)

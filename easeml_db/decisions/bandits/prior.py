@@ -83,6 +83,6 @@ def to_quality(latent: NDArray[np.float64], link: str) -> NDArray[np.float64]:
 
 
 def independent_prior(n_arms: int) -> Prior:
-    """What is believed without any history: arms tell nothing of one another; mean 0.5, deviation 0.25, noise 0.02."""
+    """The prior without any history: independent arms; mean 0.5, deviation 0.25, noise 0.02."""
     variances = np.full(n_arms, DEFAULT_DEVIATION**2)
     return Prior(np.full(n_arms, DEFAULT_MEAN), np.diag(variances), DEFAULT_NOISE_VARIANCE, name="independent")

@@ -45,9 +45,8 @@ PREFERRED = "empirical_logit"
 def make_prior(name: str, qualities: Matrix) -> Prior:
     """The prior of a name from past qualities (n, K), nan where an arm was not offered; n may be 0.
 
-    auto is empirical_logit; where the history is too short for the prior asked for, the independent one is taken. A
-    past tenant without any quality, or with failed runs alone, tells nothing and does not count.
-    Raises InvalidArgument.
+    auto is empirical_logit; if the history is too short for the requested prior, the independent one is used. A past
+    tenant without any quality, or with failed runs only, does not count. Raises InvalidArgument.
     """
     wanted = PREFERRED if name == DEFAULT else name
     if wanted not in PRIORS:

@@ -16,13 +16,13 @@ MAX_TIMED = 32
 
 
 class ArmTimes:
-    """Timed trials by arm, a few of each, as they are before their first unit."""
+    """Timed trials by arm, a few of each, in their state before the first unit."""
 
     def __init__(self, run: Run, timed: Container[int]) -> None:
         self.renew(run, timed)
 
     def renew(self, run: Run, timed: Container[int]) -> None:
-        """Renew the arms and their trials from the tables; `timed` holds those whose units have been timed."""
+        """Renew the arms and their trials from the tables; `timed` holds the trials whose units have been timed."""
         self._arm_of, self._trials = run.arm_of, {trial.trial_id: trial for trial in run.trials}
         self._lives: dict[int, dict[int, Trial]] = {}  # by trial, by arm
         self._n_lives: dict[int, float] = dict(Counter(map(run.arm_of.__getitem__, run.arm_of.keys() & self._trials)))
@@ -38,7 +38,7 @@ class ArmTimes:
                     wanting.discard(arm_id)
 
     def timed(self, trial_id: int) -> None:
-        """Note that it is known how long the units of a trial take."""
+        """Note that the duration of a trial's units is known."""
         arm_id, trial = self._arm_of.get(trial_id), self._trials.get(trial_id)
         if arm_id is not None and trial is not None:
             lives = self._lives.setdefault(arm_id, {})
@@ -46,6 +46,8 @@ class ArmTimes:
                 lives.setdefault(trial_id, replace(trial, n_steps_done=0, target_epochs=None))
 
     def seconds(self, remaining_seconds: Callable[[Trial], float]) -> dict[int, float]:
-        """Return what each arm takes that has a timed trial: the mean of whole lives of those, for all its trials."""
+        """Return the seconds of each arm with a timed trial: the mean whole life of its timed trials, times all its
+        trials.
+        """
         timed = self._lives.items()
         return {arm: self._n_lives[arm] * fmean(map(remaining_seconds, lives.values())) for arm, lives in timed}

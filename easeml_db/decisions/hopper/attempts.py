@@ -34,7 +34,7 @@ class Attempts:
         self._counts[trial_id], self._slots[trial_id] = self.count(trial_id) + 1, slot_id
 
     def forget(self, trial_id: int) -> None:
-        """Forget those at a unit that is recorded, or not due any more."""
+        """Forget the attempts at a unit that is recorded or no longer due."""
         self._counts.pop(trial_id, None)
         self._slots.pop(trial_id, None)
 

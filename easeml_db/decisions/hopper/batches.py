@@ -20,7 +20,7 @@ ENOUGH_BATCHES = 3  # the first of a session decodes rows and measures
 
 
 def batch_width(n_trials: int, n_slots: int, unit_seconds: float | None) -> int:
-    """Return of how many trials the next batch is at most; 1 where nothing has shown how long a unit takes."""
+    """Return the largest number of trials in the next batch; 1 while the duration of a unit is unknown."""
     if unit_seconds is None or unit_seconds > LONGEST_UNIT_SECONDS:
         return 1
     n_in_time = int(LONGEST_BATCH_SECONDS / max(unit_seconds, LONGEST_BATCH_SECONDS / MOST_MEMBERS))
@@ -41,7 +41,7 @@ class BatchGains:
         self._together: dict[str, list[float]] = {}
 
     def observe(self, key: str, n_members: int, seconds: float) -> None:
-        """Record how long so many units took together."""
+        """Record how long a number of units took together."""
         if n_members == 1:
             self._alone[key] = min(seconds, self._alone.get(key, math.inf))
         else:
@@ -52,6 +52,6 @@ class BatchGains:
         return self._alone.get(key, math.inf)
 
     def pays(self, key: str) -> bool:
-        """Say whether a unit takes less time in a batch, as far as is known."""
+        """Return whether a unit takes less time in a batch, as far as is known."""
         together = self._together.get(key, [])
         return len(together) < ENOUGH_BATCHES or min(together) < self._alone.get(key, math.inf)

@@ -44,13 +44,14 @@ class Claims:
         return self._of_owner.keys()
 
     def has_claims(self, tenant: str) -> bool:
-        """Say whether open trials of a tenant could have a slot."""
+        """Return whether open trials of a tenant could have a slot."""
         self._count()
         return self._of_tenant[tenant] > 0
 
     def runs_without_claim(self) -> list[int]:
-        """Return the runs of which no arm may be opened now: they are aside, their arms are being timed, their open
-        trials take all the slots that hold their partitions, or their tenant's take all that it may have."""
+        """Return the runs of which no arm may be opened now: they are paused, their arms are being timed, their open
+        trials take all slots that hold their partitions, or their tenant's trials take all slots that it may have.
+        """
         self._count()
         waiting = [*self._runs.aside()]
         waiting += [each.run_id for each in self._runs.active() if each.work.timing or self._is_saturated(each)]
@@ -58,14 +59,14 @@ class Claims:
         return waiting + [each.run_id for each in self._runs if each.run.tenant in full] if full else waiting
 
     def is_newcomer_timed(self) -> bool:
-        """Say whether a run that was never served is being timed: its turn is next, and not far away."""
+        """Return whether a run that was never served is being timed, so that its turn comes next and soon."""
         return any(open_run.is_timed_for_its_first_arm() for open_run in self._runs.active())
 
     def _is_saturated(self, open_run: OpenRun) -> bool:
         return open_run.is_saturated(self._placements.of(open_run.run))
 
     def _count(self) -> None:
-        """Count the claims of all runs where slots or limits have changed, else of those that have."""
+        """Count the claims again: of all runs if slots or limits have changed, else only of runs that have changed."""
         counted_for = self._board.version, self._limits.version, self._board.n_working()
         changed = self._runs.take_to_count()
         if counted_for != self._counted_for:

@@ -20,8 +20,8 @@ Cached = Mapping[int, Collection[int]]
 class Placement:
     """Which slot may run which partition.
 
-    `segment_of` gives the segment of each slot, `holders` the segments that hold each partition (shape (p,)).
-    No `holders`: every slot may run every partition. What a segment among the `gathering` does not hold may be brought
+    `segment_of` gives the segment of each slot, `holders` the segments that hold each partition (shape (p,)). No
+    `holders`: every slot may run every partition. Partitions that a segment in `gathering` does not hold may be copied
     there, for a unit over all partitions.
     """
 
@@ -54,7 +54,7 @@ class Placement:
         return tuple(sorted(self.segment_of))
 
     def can_run(self, slot: int, partition: int) -> bool:
-        """Say whether a slot may run a partition."""
+        """Return whether a slot may run a partition."""
         return self.holders is None or self.segment_of[slot] in self.holders[partition]
 
     def slots_for(self, partitions: Collection[int]) -> set[int]:
@@ -75,22 +75,22 @@ class Placement:
 
 
 def lead_of(n_epochs: int, *, is_limited: bool) -> int:
-    """Return by what a trial that has done so many epochs lets others go first.
+    """Return the lead of a trial that has done `n_epochs` epochs: trials with a smaller lead go first.
 
-    Every trial has its first epoch before another has more, so that all can be compared early. Where a time limit may
-    end the run, those with fewer epochs go first all along: else the limit may find one trial trained, others not.
+    Every trial has its first epoch before another has more, so that all can be compared early. If a time limit may end
+    the run, trials with fewer epochs always go first; otherwise the limit could find some trials trained and others
+    not.
     """
     return n_epochs if is_limited else min(n_epochs, 1)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An idle trial: the partitions that it may meet next (one where the visit order is cyclic, all that it has
-    not met in this round where it is free) and the seconds of work it still has (>= 0; inf: not known).
+    """An idle trial: the partitions that it may meet next (one if the visit order is cyclic, all that it has not met in
+    this round if it is free) and its remaining seconds of work (>= 0; inf: not known).
 
-    Trials of a lower `rank` go first, where the scheduler looks at what work is left; of one rank those with a smaller
-    `lead` over others.
-    A round is one pass of a trial over all partitions; `round_number` counts them from 0 over its whole life.
+    Trials of a lower `rank` go first if the scheduler considers remaining work; within a rank, those with a smaller
+    `lead`. A round is one pass of a trial over all partitions; `round_number` counts them from 0 over its whole life.
     """
 
     trial_id: int
@@ -118,13 +118,13 @@ class Scheduler(Protocol):
     """Decides which idle trial meets which partition on which idle slot."""
 
     def put(self, candidate: Candidate) -> None:
-        """Mark a trial as idle, or renew what is known of it."""
+        """Mark a trial as idle, or update it."""
 
     def take(self, trial_id: int) -> None:
         """Remove a trial from the idle ones: it ended, failed, or is withheld for a moment."""
 
     def serve(self, placement: Placement) -> bool:
-        """Serve other slots from now on; return False where it cannot, and must be made again."""
+        """Serve other slots from now on; return False if that is impossible and the scheduler must be made again."""
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Fill idle slots and take the chosen trials; at most one trial a slot and one slot a trial."""

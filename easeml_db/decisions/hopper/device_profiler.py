@@ -56,7 +56,7 @@ class DeviceProfiler:
         return [TrialSlots(trial, (slot,), MEASURED_SECONDS) for trial, slot in slots]
 
     def over(self, trial_id: int, sample: Sample | None) -> None:
-        """Record what came of a pilot, and after the last one of a round what came of the round."""
+        """Record the result of a pilot, and after the last pilot of a round the result of the round."""
         if trial_id not in self._running or self._asked is None:
             return
         self._running.discard(trial_id)

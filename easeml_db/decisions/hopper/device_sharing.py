@@ -38,7 +38,7 @@ class DeviceSharing:
         return {slot for share in shares if not share.is_packed for slot in _slots_of(share)}
 
     def take_log(self) -> tuple[AllocationLog, Mapping[int, str]]:
-        """Return what was decided since the last call, with a label for each group."""
+        """Return the decisions since the last call, with a label for each group."""
         if not self._work.trials:
             self._allocator.renew({}, self._devices, Profile(), 0.0)
         return self._allocator.take_log(), self._labels
@@ -54,7 +54,7 @@ class DeviceSharing:
         self._allocator.reported(trial_id)
 
     def look(self, devices: Sequence[Device]) -> Sequence[Device]:
-        """Read the devices that there are and the units that are under way; return the devices shared out."""
+        """Read the existing devices and the units under way; return the devices that are shared out."""
         kind = "cuda" if any(device.kind == "cuda" for device in devices) else "cpu"
         self._devices = [device for device in devices if device.kind == kind]
         self._under_way = {trial: self._share_of(trial, slot) for trial, slot in self._work.busy.items()}
@@ -74,17 +74,19 @@ class DeviceSharing:
         return found
 
     def _rank(self, trial_id: int, slot: int) -> tuple[int, ...]:
-        """Sort the slots of a device: not where the trial's last attempt was, and where it was last."""
+        """Sort the slots of a device: avoid the slot of the trial's last failed attempt, prefer the slot where it was
+        last.
+        """
         is_avoided = self._work.attempts.avoided(trial_id) == slot
         return int(is_avoided), int(self._last_slot.get(trial_id) != slot), slot
 
     def _share_of(self, trial_id: int, slot: int) -> DeviceShare:
-        """Return the share of a unit under way; of one that somebody else started, the whole device."""
+        """Return the share of a unit under way; the whole device for a unit that another allocation started."""
         there = tuple(device for device in self._devices if slot in device.slot_ids)
         return self._under_way.get(trial_id, DeviceShare(trial_id, 1.0, there))
 
     def _renew(self, measured: MeasuredProfile) -> None:
-        """Tell the allocator what is open. A trial with a new target comes anew, in another group."""
+        """Update the allocator with the open trials. A trial with a new target arrives again, in another group."""
         trials = self._work.trials
         again = {t for t, trial in trials.items() if self._due_epochs.get(t, trial.due_epochs) != trial.due_epochs}
         self._due_epochs = {t: trial.due_epochs for t, trial in trials.items()}

@@ -36,7 +36,7 @@ from easeml_db.words.training_unit import TrainingUnit
 class Dispatcher:
     """Gives units of open runs to idle slots. A trial is in at most one unit or gang, a slot runs at most one unit.
 
-    A start is told by the slot of its first unit; a gang keeps all its slots busy until it is answered.
+    A start is identified by the slot of its first unit; a gang keeps all its slots busy until it is answered.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Dispatcher:
     # Runs
 
     def put_run(self, run: Run) -> None:
-        """Add a run, or renew what is known of it."""
+        """Add a run, or update it."""
         self._placements.forget(run.run_id)
         allocation = self.runs.put(run, self.board.units_of(run.run_id)).allocation
         if allocation.records is not None:
@@ -71,7 +71,7 @@ class Dispatcher:
         self._planned.pop(run_id, None)
 
     def records(self) -> Mapping[int, DeviceRecords]:
-        """Return, by run, what allocations read from the tables and have written there."""
+        """Return, by run, what allocations read from the tables and record there."""
         return dict(self._records) if self._records else self._records
 
     def planned_runs(self) -> Set[int]:
@@ -79,7 +79,8 @@ class Dispatcher:
         return self._planned.keys()
 
     def follow_plan(self, run_id: int, width: int, *, has_own_slots: bool, has_stages: bool) -> None:
-        """Give each trial of a planned run so many slots, of those that are held for the run or of the shared ones."""
+        """Set how many slots each trial of a planned run gets, from those reserved for the run or from the shared ones.
+        """
         open_run = self.runs.get(run_id)
         if open_run is None:
             return
@@ -120,7 +121,7 @@ class Dispatcher:
         return max(1, self.board.n_active() // 2) - self.board.n_pilots()
 
     def _serve_timed(self, serving: Serving) -> list[Start]:
-        """Give runs that are being timed the slots that nobody else wants."""
+        """Give runs that are being timed the slots that no other run wants."""
         starts: list[Start] = []
         for open_run in self.runs.active():
             if not serving.has_idle_slots():
@@ -130,7 +131,8 @@ class Dispatcher:
         return starts
 
     def _serve(self, serving: Serving, open_run: OpenRun, most: int | None = None) -> Sequence[Start]:
-        """Let a run choose its starts. What its rows make a scheduler raise ends the run, and not the service."""
+        """Let a run choose its starts. An error that its rows cause in a scheduler ends the run, and not the service.
+        """
         try:
             starts = serving.serve(open_run, most)
             choice = open_run.allocation.take_scheduler_choice()
@@ -146,7 +148,8 @@ class Dispatcher:
         return found
 
     def recorded(self, slot_id: int, seconds: float, failed: Collection[int] = ()) -> None:
-        """Record that the slot's unit is in the tables, and all its gang or batch, but for those of `failed` trials."""
+        """Note that the slot's unit is recorded, with all units of its gang or batch except those of `failed` trials.
+        """
         units, open_run = self._answered(slot_id)
         if open_run is not None:
             open_run.recorded(units, seconds, failed)
@@ -155,7 +158,7 @@ class Dispatcher:
     def piloted(
         self, slot_id: int, train_seconds: float, evaluate_seconds: float, sample: Sample | None = None
     ) -> None:
-        """Record what the slot's pilot has found out."""
+        """Note the result of the slot's pilot."""
         units, open_run = self._answered(slot_id)
         if open_run is not None:
             open_run.piloted(units[0].trial_id, train_seconds, evaluate_seconds, sample)
@@ -177,7 +180,7 @@ class Dispatcher:
             self.member_refused(unit.run_id, trial_id, slot_id, is_counted=is_counted)
 
     def member_refused(self, run_id: int, trial_id: int, slot_id: int, *, is_counted: bool = True) -> None:
-        """Offer a trial again whose unit on this slot failed, after its slot has been answered."""
+        """Requeue a trial whose unit on this slot failed, after the slot has been answered."""
         open_run = self.runs.get(run_id)
         if open_run is not None:
             open_run.came_to_nothing(trial_id, slot_id, is_counted=is_counted)

@@ -47,7 +47,7 @@ class _KindSums:
             self.architectures[name] = _plus(self.architectures.get(name), seconds)
 
     def nearest(self, trial_id: int, architecture: str) -> _Sum | None:
-        """Return what is known nearest to a trial."""
+        """Return the most specific value that is known for a trial."""
         of_trial = self.trials.get(trial_id) or self.pilots.get(trial_id)
         return of_trial or self.architectures.get(architecture) or self.architectures.get(None)
 
@@ -55,7 +55,7 @@ class _KindSums:
 class UnitSeconds:
     """Means of unit times. The order of observations does not matter beyond rounding.
 
-    Runs share what is known of architectures. What is known of trials is of their run alone, and goes with it.
+    Runs share estimates of architectures. Estimates of trials belong to their run, and are dropped with it.
     """
 
     def __init__(self, observed: Iterable[ObservedUnit] = ()) -> None:
@@ -86,7 +86,7 @@ class UnitSeconds:
             self._of(kind).pilots[trial_id] = _checked(evaluate_seconds), 1
 
     def is_timed(self, trial_id: int) -> bool:
-        """Say whether a trial's own training units, or its pilot, have been timed."""
+        """Return whether a trial's own training units, or its pilot, have been timed."""
         train = self._of("train")
         return trial_id in train.trials or trial_id in train.pilots
 

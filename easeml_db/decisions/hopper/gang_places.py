@@ -41,12 +41,12 @@ class GangPlaces:
 
 
 def _counts(slots: Sequence[int], instances: Mapping[int, int]) -> Mapping[int, int]:
-    """Return how many slots lie on each instance; those that are gone do not count."""
+    """Return the number of slots on each instance; slots that are gone do not count."""
     return Counter(instances[slot] for slot in slots if slot in instances)
 
 
 def _slots_of(placed: Mapping[int, Mapping[int, int]], before: Slots, instances: Mapping[int, int]) -> Slots:
-    """Return slots for so many of each instance: a trial whose instances are the same has the same slots."""
+    """Return slots for a number of slots on each instance: a trial on the same instances keeps its slots."""
     stay = {trial: before[trial] for trial in placed if _is_same(before.get(trial, ()), placed[trial], instances)}
     taken = {slot for slots in stay.values() for slot in slots}
     free: dict[int, list[int]] = {}

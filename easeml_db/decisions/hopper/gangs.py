@@ -73,7 +73,7 @@ def able_slots(trial_id: int, slots: Sequence[int], attempts: Attempts) -> tuple
 
 
 def gangs_to_start(trials: Iterable[Trial], slots: GangSlots, idle: Collection[int]) -> list[Gang]:
-    """Return the gangs of those trials whose slots are all idle. A trial that is in a unit is not to be among them."""
+    """Return the gangs of those trials whose slots are all idle. Trials in a unit must not be among `trials`."""
     free = set(idle)
     ready = [trial for trial in trials if slots.get(trial.trial_id) and free.issuperset(slots[trial.trial_id])]
     return [gang for trial in ready if (gang := gang_of(trial, slots[trial.trial_id])) is not None]
@@ -82,8 +82,8 @@ def gangs_to_start(trials: Iterable[Trial], slots: GangSlots, idle: Collection[i
 def gang_of(trial: Trial, slots: Sequence[int]) -> Gang | None:
     """Return a trial's next gang, no wider than what is left of its round; None when nothing is left to do.
 
-    The order of the slots follows the partitions, so that a slot meets the same ones again where the width divides
-    their number, and sessions that have exchanged before do so again.
+    The order of the slots follows the partitions. So a slot meets the same partitions again if the width divides their
+    number, and sessions that have exchanged before do so again.
     """
     first = next_unit(trial)
     if first is None:

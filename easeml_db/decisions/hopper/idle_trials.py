@@ -32,7 +32,7 @@ class IdleTrials:
         return len(self._candidates)
 
     def put(self, candidate: Candidate) -> None:
-        """Mark a trial as idle, or renew what is known of it."""
+        """Mark a trial as idle, or update it."""
         self.take(candidate.trial_id)
         column = self._column_of.setdefault(candidate.trial_id, len(self._column_of))
         if column >= len(self._is_idle):

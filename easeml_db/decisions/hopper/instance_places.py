@@ -15,7 +15,7 @@ Places = Mapping[int, Mapping[int, int]]  # by trial: slots on each instance, by
 def place(
     allocations: Mapping[int, int], before: Places, instances: Mapping[int, int], reserved: Collection[int] = ()
 ) -> dict[int, dict[int, int]]:
-    """Return where each trial lies that has a place; a trial without one waits for the next round.
+    """Return the place of each trial that has one; a trial without a place waits for the next round.
 
     `allocations` gives the slots of each trial, `instances` those of each instance by its number; `reserved` names
     trials whose placement has not been confirmed yet.
@@ -55,7 +55,8 @@ class _Room:
         return sum(self._free.values())
 
     def place(self, trial: int) -> list[int]:
-        """Give a trial its slots, as far as there is room; return those that gave way. Without enough it gets none."""
+        """Give a trial its slots if there is room; return the trials that gave way. Without enough room it gets none.
+        """
         unit, missing = min(self._allocations[trial], self._n_most), self._allocations[trial]
         gone: list[int] = []
         if missing > self.n_free + sum(

@@ -43,7 +43,7 @@ class LongestRemaining:
         return True
 
     def put(self, candidate: Candidate) -> None:
-        """Mark a trial as idle, or renew what is known of it."""
+        """Mark a trial as idle, or update it."""
         self.take(candidate.trial_id)
         self._idle[candidate.trial_id] = candidate
         order = self._order.setdefault(candidate.trial_id, len(self._order))
@@ -86,7 +86,7 @@ class LongestRemaining:
         return tied.first(self._turns[slot], self._n_slots, cached if len(cached) < self._n_partitions else ())
 
     def _next_bound(self, slot: int) -> Candidate | None:
-        """Choose among the trials that may meet the most loaded partition next, of those that the slot holds."""
+        """Choose among the trials that may next meet the most loaded partition on the slot."""
         for partition in self._loads.most_loaded_partitions(slot):
             found = self._over.first(partition, self._turns[slot], self._n_slots)
             if found is not None:
@@ -94,7 +94,7 @@ class LongestRemaining:
         return None
 
     def _partition(self, candidate: Candidate, slot: int, cached: Collection[int]) -> int:
-        """Choose among the partitions that are open: where all slots hold all a cached one, else the most loaded."""
+        """Choose among the open partitions: a cached one if all slots hold all partitions, else the most loaded."""
         if self._is_bound:
             held = self._loads.held_by(slot)
             return max((q for q in candidate.partition_numbers if q in held), key=self._loads.share)

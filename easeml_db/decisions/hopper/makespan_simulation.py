@@ -31,7 +31,7 @@ class PlacedUnit:
 
 @dataclass(frozen=True)
 class Schedule:
-    """All units in order of their start; the makespan stands beside a bound that no schedule beats."""
+    """All units in order of their start; the makespan is reported beside a bound that no schedule beats."""
 
     units: tuple[PlacedUnit, ...]
     bound_seconds: float

@@ -21,9 +21,9 @@ TICKS = 1_000_000  # of the sum of all seconds; lengths are rounded up to a tick
 def solve_open_shop(
     seconds: Times, *, time_limit_seconds: float, seed: int = 0, hint: OpenShopSchedule | None = None
 ) -> tuple[OpenShopSchedule, bool, float]:
-    """Return (schedule, whether it is proved optimal but for a tick, proved lower bound in seconds).
+    """Return (schedule, whether it is proved optimal to within a tick, proved lower bound in seconds).
 
-    `seconds` has the shape (n, m). Never longer than the hint. Raises InvalidArgument where OR-Tools is missing.
+    `seconds` has the shape (n, m). Never longer than the hint. Raises InvalidArgument if OR-Tools is missing.
     """
     cp_model = _cp_model()
     known = min([dense(seconds), *([hint] if hint else [])], key=lambda schedule: schedule.makespan_seconds)
@@ -50,7 +50,7 @@ def solve_open_shop(
 
 
 def _state(cp_model: Any, model: Any, ticks: npt.NDArray[np.int64]) -> tuple[Any, Any]:
-    """Say that operations of a trial, and of a machine, do not overlap; return their starts and the makespan."""
+    """Add the constraints that operations of a trial, and of a machine, do not overlap; return starts and makespan."""
     horizon = int(ticks.sum())
     starts = np.empty(ticks.shape, object)
     intervals = np.empty(ticks.shape, object)

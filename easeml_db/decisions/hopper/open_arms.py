@@ -34,19 +34,19 @@ class OpenArms:
     # What is known of them
 
     def is_complete(self) -> bool:
-        """Say whether every arm has been opened, and no procedure goes on."""
+        """Return whether every arm has been opened, and no procedure goes on."""
         return len(self._opening) == len(self._run.arms) and not self._searched
 
     def has_unopened(self) -> bool:
-        """Say whether an arm is left to open."""
+        """Return whether an arm is left to open."""
         return len(self._opening) < len(self._run.arms)
 
     def is_open(self, arm_id: int) -> bool:
-        """Say whether an arm has been opened."""
+        """Return whether an arm has been opened."""
         return arm_id in self._opening
 
     def is_fresh(self) -> bool:
-        """Say whether no arm has been opened yet."""
+        """Return whether no arm has been opened yet."""
         return not self._opening
 
     def n_to_come(self) -> int:
@@ -57,7 +57,7 @@ class OpenArms:
         return sum(t.status in RUNNABLE and self._arm(t.trial_id) not in opened for t in self._run.trials)
 
     def age(self) -> int:
-        """Return the number of the oldest opening that still has trials; 0 where there are none, or without arms."""
+        """Return the number of the oldest opening that still has trials; 0 if there is none."""
         if self._age is None:
             numbers = (self._opening.get(arm or 0, 0) for arm, count in self._n_trials.items() if count)
             self._age = min(numbers, default=0)

@@ -27,7 +27,7 @@ N_ANSWERS = 10  # rounds of answers: those of an ensemble's candidates, and test
 
 
 class OpenRun:
-    """The open trials of one run, until nothing of it is started any more."""
+    """The open trials of one run, as long as its units are started."""
 
     def __init__(self, run: Run, seconds: UnitSeconds, busy: Mapping[int, int] | None = None) -> None:
         self.is_over = False
@@ -55,15 +55,15 @@ class OpenRun:
         return self.work.run.run_id
 
     def is_done(self) -> bool:
-        """Say whether nothing is under way or left to do; an arm that is not open yet is left to do."""
+        """Return whether nothing is under way or left to do; an unopened arm counts as left to do."""
         return not self.work.busy and (self.is_over or (not self.work.trials and self.arms.is_complete()))
 
     def has_work(self) -> bool:
-        """Say whether trials run, may run, or want a pilot."""
+        """Return whether trials run, may run, or need a pilot."""
         return bool(self.work.trials or self.work.timing or self.work.busy)
 
     def wants_slots(self) -> bool:
-        """Say whether something could start if there were a shared slot: a trial, a pilot, or an arm."""
+        """Return whether something could start if there were a shared slot: a trial, a pilot, or an arm."""
         if self.is_over or self.is_aside or self.allocation.has_own_slots:
             return False
         work = self.work
@@ -74,23 +74,23 @@ class OpenRun:
         return 0 if self.is_over or self.is_aside else self.allocation.n_claims(placement, n_working)
 
     def is_saturated(self, placement: Placement) -> bool:
-        """Say whether another arm would find no slot: bound partitions have fewer slots than trials are open."""
+        """Return whether another arm would find no slot: bound partitions have fewer slots than trials are open."""
         if placement.holders is None:
             return False
         return len(self.work.trials) >= len(placement.slots_for(range(placement.n_partitions)))
 
     def is_timed_for_its_first_arm(self) -> bool:
-        """Say whether a pilot is under way after which the run is to be served for the first time."""
+        """Return whether a pilot is under way after which the run is to be served for the first time."""
         return self.arms.is_fresh() and any(trial_id in self.work.busy for trial_id in self.work.timing)
 
     def arm_seconds(self) -> dict[int, float]:
-        """Return what each arm takes on one slot, for its whole life, where one of its trials has been timed."""
+        """Return the seconds of each arm on one slot, for its whole life, if one of its trials has been timed."""
         return self._arm_times.seconds(self.work.remaining_seconds)
 
     # What happens to it
 
     def renew(self, run: Run) -> None:
-        """Renew the run from what the tables say. Failed attempts at a unit that is still due stay counted."""
+        """Renew the run from the tables. Failed attempts at a unit that is still due stay counted."""
         work = self.work
         before, work.run = work.trials | work.timing, run
         work.trials = self.arms.renew(run, work.busy)
@@ -109,12 +109,12 @@ class OpenRun:
         self.allocation.trials_opened()
 
     def time_arms(self, arm_ids: Collection[int]) -> None:
-        """Have a trial of each of these arms piloted before any arm is opened, to know what the arm costs."""
+        """Request a pilot of one trial of each of these arms before any arm is opened, to know what the arms cost."""
         firsts = self.arms.first_trials(arm_ids)
         self.work.timing = {trial.trial_id: trial for trial in firsts if self.work.is_untimed(trial)}
 
     def begin(self, now_seconds: float) -> bool:
-        """Say whether this is the first unit of a queued run; from now on the run counts as running."""
+        """Return whether this is the first unit of a queued run; from now on the run counts as running."""
         run = self.work.run
         if run.status != "queued":
             return False
@@ -123,15 +123,16 @@ class OpenRun:
         return True
 
     def is_spent(self, now_seconds: float) -> bool:
-        """Say whether the time of the run is up but for the test of its best trial, and units are still started."""
+        """Return whether the run's time is up, except for the test of its best trial, while units are still started."""
         limit, started = self.run.max_seconds, self.run.started_seconds
         if self.is_over or limit is None or started is None or now_seconds < started + limit * (1 - MOST_RESERVED):
             return False
         return now_seconds >= started + limit - min(self._ending_seconds(), limit * MOST_RESERVED)
 
     def _ending_seconds(self) -> float:
-        """Return what the end of the run is expected to take: a test of one of its trials, and where a search may end
-        with an ensemble, the answers of all its candidates, the unit that was begun last, and a trial trained again."""
+        """Return the expected seconds of the end of the run: a test of one of its trials and, if a search may end with
+        an ensemble, the answers of all candidates, the last unit begun, and the retraining of one trial.
+        """
         work, is_searched = self.work, self.run.search is not None
 
         def known(trial: Trial, kind: str) -> float:
@@ -143,13 +144,13 @@ class OpenRun:
         return N_ANSWERS * tests + units + again if is_searched else tests
 
     def end_budget(self) -> None:
-        """Start nothing any more; what is under way goes on to its end."""
+        """Start no more units; those under way run to their end."""
         self.is_over = True
 
     # Units
 
     def choose(self, offer: SlotOffer) -> Choice:
-        """Return what to start now; the trials of it are under way from now on."""
+        """Return what to start now; its trials count as under way from now on."""
         if self.is_aside:
             return Choice()
         if self.is_over or not (self.work.trials or self.work.timing):
@@ -162,19 +163,19 @@ class OpenRun:
         return choice
 
     def answered(self, trial_id: int) -> None:
-        """Count a trial's unit as over; the caller then says what came of it."""
+        """Count a trial's unit as over; the caller then reports its result."""
         if self.work.busy.pop(trial_id, None) is not None:
             self.arms.unit_over(trial_id)
 
     def recorded(self, units: Sequence[TrainingUnit], seconds: float, failed: Collection[int] = ()) -> None:
-        """Record that units are in the tables, those of a gang or batch together, but for those of `failed` trials."""
+        """Note that units are recorded, those of a gang or batch together, except those of `failed` trials."""
         alone_seconds = self.allocation.recorded(units, seconds)
         for trial_id, own in by_trial(units):
             if trial_id not in failed:
                 self._advance(trial_id, own, alone_seconds)
 
     def _advance(self, trial_id: int, units: Sequence[TrainingUnit], alone_seconds: float | None) -> None:
-        """Count the units of a trial as done; `alone_seconds`: how long one of them took, where that is known."""
+        """Count the units of a trial as done; `alone_seconds`: the duration of one of them, if known."""
         work, kind = self.work, units[0].kind
         work.attempts.forget(trial_id)
         if alone_seconds is not None:
@@ -195,7 +196,7 @@ class OpenRun:
     def piloted(
         self, trial_id: int, train_seconds: float, evaluate_seconds: float, sample: Sample | None = None
     ) -> None:
-        """Record how long a trial's units are going to take; `sample`: and what the pilot measured."""
+        """Note the expected duration of a trial's units, and with `sample` what the pilot measured."""
         if self.allocation.piloted(trial_id, train_seconds, sample):
             self.work.attempts.forget(trial_id)
             self.work.timing.pop(trial_id, None)

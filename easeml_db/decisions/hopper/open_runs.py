@@ -42,7 +42,7 @@ class OpenRuns:
         return self._runs.get(run_id)
 
     def put(self, run: Run, busy: Mapping[int, int]) -> OpenRun:
-        """Add a run, or renew what is known of it. `busy`: a slot of each of its trials that is under way already."""
+        """Add a run, or update it. `busy`: a slot of each of its trials that is under way already."""
         known = self._runs.get(run.run_id)
         if known is None:
             known = self._runs[run.run_id] = OpenRun(run, self._seconds.of_run(), busy)
@@ -67,7 +67,7 @@ class OpenRuns:
             self._by_age = None
 
     def touch(self, run_id: int) -> None:
-        """Look at a run at the next turn: something about it has changed."""
+        """Mark a run as changed, to be checked at the next turn."""
         open_run = self._runs.get(run_id)
         if open_run is None:
             return
@@ -101,8 +101,9 @@ class OpenRuns:
     # Which are worth a look
 
     def active(self) -> Sequence[OpenRun]:
-        """Return the runs with trials that may run, run, or want a pilot; the one with the oldest arm first, after
-        those of the tenant that is served first."""
+        """Return the runs with trials that run, may run, or need a pilot: first those of the tenant that is served
+        first, then by the age of their oldest arm.
+        """
         if self._by_age is None:
             by_age = [self._runs[run] for run in sorted(self._active, key=lambda run: (self._active[run], run))]
             self._by_age = sorted(by_age, key=lambda each: each.run.tenant != self._first) if self._first else by_age
@@ -113,7 +114,7 @@ class OpenRuns:
         return self._n_of_tenant.keys()
 
     def is_shared(self) -> bool:
-        """Say whether runs of several tenants are open."""
+        """Return whether runs of several tenants are open."""
         return len(self._n_of_tenant) > 1
 
     def serve_first(self, tenant: str | None) -> None:
@@ -122,7 +123,7 @@ class OpenRuns:
             self._first, self._by_age = tenant, None
 
     def take_to_count(self) -> Collection[int]:
-        """Return the runs whose claims may have changed since the last call, those that are gone among them."""
+        """Return the runs whose claims may have changed since the last call, including runs that are gone."""
         found, self._to_count = self._to_count, set()
         return found
 
@@ -148,7 +149,7 @@ class OpenRuns:
         self.touch(run_id)
 
     def time_arms(self, run_id: int, arm_ids: Collection[int]) -> None:
-        """Have a trial of each of these arms piloted, before any arm of the run is opened."""
+        """Request a pilot of one trial of each of these arms, before any arm of the run is opened."""
         self._runs[run_id].time_arms(arm_ids)
         self.touch(run_id)
 
@@ -164,6 +165,6 @@ class OpenRuns:
             self.touch(run_id)
 
     def end_budget(self, run_id: int) -> None:
-        """Start nothing of this run any more; what is under way goes on to its end."""
+        """Start no more units of this run; those under way run to their end."""
         self._runs[run_id].end_budget()
         self.touch(run_id)

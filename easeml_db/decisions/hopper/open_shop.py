@@ -35,7 +35,7 @@ class OpenShopSchedule:
         ]
 
     def has_conflict(self) -> bool:
-        """Say whether two operations of a trial, or of a machine, overlap (by more than rounding)."""
+        """Return whether two operations of a trial, or of a machine, overlap (by more than rounding)."""
         ends = self.starts + self.seconds
         tolerance = 1e-9 * max(self.makespan_seconds, 1.0)
         lines = [*zip(self.starts, ends, strict=True), *zip(self.starts.T, ends.T, strict=True)]

@@ -13,13 +13,13 @@ from easeml_db.words.topology import Slot
 
 
 class OwnSlots:
-    """Looks at the board and at what the runs' allocations say."""
+    """Derived from the slot board and the runs' allocations."""
 
     def __init__(self, board: SlotBoard, runs: OpenRuns) -> None:
         self._board, self._runs = board, runs
 
     def has_own(self, run_id: int) -> bool:
-        """Say whether a run trains on slots that are held for it, and on no others."""
+        """Return whether a run trains on slots that are held for it, and on no others."""
         open_run = self._runs.get(run_id)
         return bool(self._board.held_for(run_id)) or (open_run is not None and open_run.allocation.has_own_slots)
 
@@ -40,5 +40,5 @@ class OwnSlots:
         return len(self._board.working() - closed) if closed else self._board.n_working()
 
     def n_shared(self) -> int:
-        """Count the slots that have a session, and are held for nobody."""
+        """Count the slots that have a session and are reserved for no run."""
         return sum(slot.run_id is None for slot in self._board.in_service())

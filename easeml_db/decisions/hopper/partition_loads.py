@@ -11,7 +11,9 @@ UNKNOWN_LOAD = 1.0  # for trials that were never timed
 
 
 class PartitionLoads:
-    """Seconds of work that idle trials still have, by partition; a trial's is shared among those it may meet next."""
+    """Seconds of work that idle trials still have, by partition; the work of a trial is divided among the partitions
+    that it may meet next.
+    """
 
     def __init__(self, placement: Placement) -> None:
         self._load = [0.0] * placement.n_partitions

@@ -14,8 +14,9 @@ from easeml_db.words.trial import Trial
 
 
 class PilotQueue:
-    """The trials of a run that want a pilot: first those whose arms are to be timed, then those that are to be planned
-    and have not run yet, unless they are `exempt`."""
+    """The trials of a run that need a pilot: first those that time their arms, then those that are to be planned and
+    have not run yet, unless they are `exempt`.
+    """
 
     def __init__(self, work: RunWork, is_exempt: Callable[[int], bool]) -> None:
         self._work, self._is_exempt = work, is_exempt
@@ -28,7 +29,7 @@ class PilotQueue:
         self._queue = deque(trials) if is_needed and n_units <= MAX_SIMULATED_UNITS else deque()
 
     def are_wanted(self) -> bool:
-        """Say whether pilots are wanted and not all are answered. Whoever has run a unit needs none."""
+        """Return whether pilots are wanted and not all are answered. A trial that has run a unit needs none."""
         while self._queue and not self._wants_one(self._queue[0]):
             self._queue.popleft()
         return bool(self._queue)
@@ -48,7 +49,8 @@ class PilotQueue:
 def pilots_on(
     trials: Iterable[Trial], idle_slots: Sequence[int], placement: Placement, attempts: Attempts
 ) -> Iterator[tuple[TrainingUnit, int]]:
-    """Give slots trials that want a pilot, over any partition that the slot can run; a lost one goes elsewhere."""
+    """Assign trials that need a pilot to slots, over any partition that the slot can run; a lost pilot goes elsewhere.
+    """
     free = {slot: [q for q in range(placement.n_partitions) if placement.can_run(slot, q)] for slot in idle_slots}
     able_slots = placement.slots_for(range(placement.n_partitions))
     for trial in trials:

@@ -36,7 +36,7 @@ class Placements:
         return self._placements[run.run_id]
 
     def devices_of(self, run: Run, taken: Collection[int]) -> tuple[Device, ...]:
-        """Return the devices that a run may have; others are chosen where older runs have come to take all of these."""
+        """Return the devices that a run may have; choose others if older runs have since taken all of these."""
         self._forget_outdated()
         if run.run_id not in self._devices:
             self._devices[run.run_id] = self._devices_for(run, ())
@@ -51,13 +51,14 @@ class Placements:
         self._devices.pop(run_id, None)
 
     def _slots_for(self, run: Run) -> list[Slot]:
-        """Return the slots in service; on other servers only what is placed there is trained."""
+        """Return the slots in service; slots on other servers train only partitions placed there."""
         slots = self._own.in_service(run.run_id)
         return [slot for slot in slots if run.holders is not None or slot.service is None]
 
     def _devices_for(self, run: Run, taken: Collection[int]) -> tuple[Device, ...]:
-        """Return the devices of the slots in service; of a tenant with a limit, those of as many slots as it may have:
-        where it works already, then what is idle."""
+        """Return the devices of the slots in service. For a tenant with a limit, return those of as many slots as it
+        may have: first where it works already, then idle ones.
+        """
         slots = sorted(self._slots_for(run), key=lambda slot: slot.slot_id)
         if run.tenant in self._limits:
             working, idle = self._limits.working_for(run.tenant), set(self._board.idle(taken))

@@ -19,8 +19,9 @@ PILOTED = frozenset({"auto", "vector_rearrangement", "milp"})
 
 @dataclass(frozen=True)
 class SchedulerChoice:
-    """How a run is scheduled from now on: the makespan that a simulation of its remaining work gives, beside the
-    bound that no schedule beats, in seconds (None: not simulated), and in words why."""
+    """The scheduler of a run from now on: the simulated makespan of its remaining work, the bound that no schedule
+    beats, both in seconds (None: not simulated), and the reason in words.
+    """
 
     run_id: int
     scheduler: str
@@ -30,7 +31,7 @@ class SchedulerChoice:
 
 
 class Planning:
-    """Makes schedulers; the choice between several holds until it is told to forget it."""
+    """Makes schedulers; a choice between several stays until it is reset."""
 
     def __init__(self) -> None:
         self._chosen: str | None = None
@@ -41,7 +42,7 @@ class Planning:
         self._chosen = None
 
     def is_as_asked(self, run: Run) -> bool:
-        """Say whether a run has the scheduler that it asks for, on whatever slots."""
+        """Return whether a run has the scheduler that it asks for, on any slots."""
         return self._chosen == asked_scheduler(run)
 
     def take_choice(self) -> SchedulerChoice | None:
@@ -50,7 +51,7 @@ class Planning:
         return choice
 
     def scheduler(self, run: Run, trials: Mapping[int, Trial], seconds: UnitSeconds, placement: Placement) -> Scheduler:
-        """Make the scheduler that was asked for, or where it cannot serve, one that always can."""
+        """Make the requested scheduler or, if it cannot serve these slots, one that always can."""
         if _n_rows(run) * placement.n_partitions > MAX_CELLS:
             if self._chosen != FALLBACK:
                 self._choose(
@@ -65,7 +66,7 @@ class Planning:
             return make_scheduler(FALLBACK, workload, seed=run.seed)
 
     def _plan(self, run: Run, workload: Workload) -> str:
-        """Choose the scheduler and remember what was expected of it."""
+        """Choose the scheduler and remember its expected makespan."""
         name = asked_scheduler(run)
         if name != run.scheduler:
             reason = "the procedure starts and stops trials on the way"
@@ -89,7 +90,7 @@ def asked_scheduler(run: Run) -> str:
 
 
 def workload_of(run: Run, trials: Mapping[int, Trial], seconds: UnitSeconds, placement: Placement) -> Workload:
-    """The work that is left as whole epochs: a unit stands for training and validation of one partition."""
+    """The remaining work as whole epochs: one unit stands for training and validation of one partition."""
     p = placement.n_partitions
     rows = [(0.0,) * p] * _n_rows(run)
     for trial in trials.values():

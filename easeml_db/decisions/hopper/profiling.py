@@ -33,7 +33,7 @@ class Profiling:
 
     @property
     def is_told(self) -> bool:
-        """Whether it has been told which profiles are known."""
+        """Whether it has received the known profiles."""
         return self._known is not None
 
     def tell(self, profiles: Profiles) -> None:
@@ -62,7 +62,7 @@ class Profiling:
             self._profiler.over(trial_id, sample)
 
     def measure(self, idle_slots: Collection[int], devices: Sequence[Device]) -> list[TrialSlots] | None:
-        """Return pilots to start; [] to wait for some, or for the device; None when all is known."""
+        """Return pilots to start; [] while waiting for pilots or for the device; None when all is known."""
         self._end(devices)
         if self._profiler is None:
             self._profiler = self._next(devices)
@@ -78,7 +78,7 @@ class Profiling:
         return self._profiler.begin(asked)
 
     def _end(self, devices: Sequence[Device]) -> None:
-        """Keep what was measured, once all of it is; begin anew where devices or trials of it are gone."""
+        """Keep the measurements once they are complete; begin again if their devices or trials are gone."""
         profiler = self._profiler
         if profiler is None or profiler.is_under_way:
             return
@@ -121,7 +121,7 @@ class Profiling:
         return None
 
     def _is_known(self, architecture: str, device: Device, n_packed: int, n_devices: int) -> bool:
-        """Say whether there is nothing more to find out, or it was tried already."""
+        """Return whether nothing is left to measure, or measuring was tried already."""
         if (architecture, device.kind) in self._tried or n_packed == n_devices == 1:
             return True
         known = (self._known or {}).get((architecture, device.kind))

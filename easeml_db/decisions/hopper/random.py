@@ -22,7 +22,7 @@ class RandomOrder:
         self._idle, self._rng = IdleTrials(placement), rng
 
     def put(self, candidate: Candidate) -> None:
-        """Mark a trial as idle, or renew what is known of it."""
+        """Mark a trial as idle, or update it."""
         self._idle.put(candidate)
 
     def take(self, trial_id: int) -> None:

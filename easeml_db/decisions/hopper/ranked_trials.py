@@ -18,7 +18,7 @@ Place = tuple[int, int, float]  # rank, lead, what is left
 
 
 class TiedTrials:
-    """Trials that only their turn in the rotation tells apart, by order of arrival."""
+    """Trials that are tied except for their turn in the rotation, by order of arrival."""
 
     __slots__ = ("_candidates", "_n_slots", "_turns")
 
@@ -43,7 +43,7 @@ class TiedTrials:
         del self._candidates[order]
 
     def first(self, slot_turn: int, n_slots: int, partitions: Collection[int] = ()) -> Candidate:
-        """Return the trial whose turn is next on a slot: of those that may meet one of these partitions, if any."""
+        """Return the trial whose turn is next on a slot, among those that may meet one of these partitions, if any."""
         if len(self._candidates) == 1:
             return next(iter(self._candidates.values()))
         if n_slots != self._n_slots:
@@ -98,7 +98,7 @@ class RankedTrials:
             del self._tied[key]
 
     def first(self) -> TiedTrials | None:
-        """Return the trials of the lowest rank that have most work left; None where there are none."""
+        """Return the trials of the lowest rank that have most work left; None if there are none."""
         while self._first and self._first[0] not in self._tied:
             heapq.heappop(self._first)
         return self._tied[self._first[0]] if self._first else None

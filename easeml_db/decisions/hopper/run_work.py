@@ -11,7 +11,7 @@ from easeml_db.words.trial import Trial
 
 
 class RunWork:
-    """What an allocation looks at. Only the open run changes it.
+    """The work of a run as its allocation sees it. Only the open run changes it.
 
     `trials` are those of open arms that are not over; `timing` holds a trial of each arm that is to be piloted before
     any arm is opened; `busy` gives a slot of every trial under way; `n_to_come` counts the trials of arms that are not
@@ -35,7 +35,7 @@ class RunWork:
         return self.run.architectures[trial_id]
 
     def is_whole(self, trial_id: int) -> bool:
-        """Say whether a trial does a whole round in one unit, over all partitions."""
+        """Return whether a trial does a whole round in one unit, over all partitions."""
         return self.architecture(trial_id) in self.run.whole_architectures
 
     def remaining_seconds(self, trial: Trial) -> float:
@@ -43,5 +43,5 @@ class RunWork:
         return self.seconds.remaining(trial, self.architecture(trial.trial_id))
 
     def is_untimed(self, trial: Trial) -> bool:
-        """Say whether nothing has shown yet how long the units of a trial take."""
+        """Return whether nothing has shown yet how long the units of a trial take."""
         return trial.n_steps_done == 0 and not self.seconds.is_timed(trial.trial_id)

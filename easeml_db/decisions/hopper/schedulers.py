@@ -53,7 +53,7 @@ SCHEDULERS: Mapping[str, Description] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Choice:
-    """What a simulation of the candidates has shown, in seconds; empty `alternatives`: nothing was simulated."""
+    """The result of simulating the candidates, in seconds; empty `alternatives`: nothing was simulated."""
 
     name: str
     makespan_seconds: float | None
@@ -71,7 +71,7 @@ def list_schedulers() -> list[tuple[str, bool, bool, bool, str]]:
 def make_scheduler(
     name: str, workload: Workload, *, seed: int = 0, time_limit_seconds: float = MILP_SECONDS
 ) -> Scheduler:
-    """Make a scheduler for a workload; InvalidArgument when there is none of that name or it does not fit."""
+    """Make a scheduler for a workload. Raises InvalidArgument if none has that name or it does not fit."""
     check_fit(name, workload.placement, workload.visit_order)
     if name == "auto":
         name = choose_scheduler(workload).name
@@ -91,7 +91,7 @@ def make_scheduler(
 
 
 def choose_scheduler(workload: Workload, *, max_units: int = MAX_SIMULATED_UNITS) -> Choice:
-    """Simulate what could serve a workload and choose the shortest; among equals the simplest comes first."""
+    """Simulate the schedulers that could serve a workload and choose the shortest; ties go to the simplest."""
     bound = workload_bound(workload)
     n_units = len(workload.unit_seconds) * workload.placement.n_partitions * workload.n_rounds
     names = [name for name in ("longest_remaining", "rotation", "vector_rearrangement") if _fits(name, workload)]

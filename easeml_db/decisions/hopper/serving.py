@@ -19,7 +19,7 @@ from easeml_db.words.topology import Device
 
 
 class Serving:
-    """What is held back, and by which runs, in the course of one pass."""
+    """Slots held back, and by which runs, during one pass."""
 
     def __init__(self, board: SlotBoard, own: OwnSlots, limits: TenantLimits, placements: Placements) -> None:
         self._board, self._own, self._limits, self._placements = board, own, limits, placements
@@ -28,11 +28,11 @@ class Serving:
         self._older: list[int] = []  # runs
 
     def has_idle_slots(self) -> bool:
-        """Say whether an idle slot is left that nobody holds back."""
+        """Return whether an idle slot is left that no run holds back."""
         return bool(self._board.idle(self._held))
 
     def serve(self, open_run: OpenRun, most: int | None = None) -> Sequence[Start]:
-        """Let a run choose among what is left, or so many slots of that, and begin what it chose."""
+        """Let a run choose among the slots that are left, or a number of them, and begin what it chose."""
         run = open_run.run
         choice = open_run.choose(self._offer(run, most))
         for start in choice.starts:
@@ -64,8 +64,9 @@ class Serving:
         return self._held.union(*(self._board.slots_of(run_id) for run_id in self._older))
 
     def _slots_for(self, run: Run) -> list[int]:
-        """Return the slots that a run may have, idle or not, as many as its tenant may have. They are first those that
-        work for the tenant, on younger runs perhaps: then they are waited for."""
+        """Return the slots that a run may have, idle or not, as many as its tenant may have. First come those that
+        already work for the tenant, perhaps on younger runs; the run then waits for them.
+        """
         taken = self._taken()
         reachable = self._board.working() & self._placements.of(run).segment_of.keys()
         free = reachable - taken - self._own.closed_to(run.run_id)

@@ -11,7 +11,8 @@ from easeml_db.words.training_unit import PILOT, TrainingUnit
 
 class SlotBoard:
     """Slots by number. A slot runs at most one unit, or a whole round or batch at once; a gang keeps all its slots busy
-    until it is answered, and is known by its first slot."""
+    until it is answered, and is identified by its first slot.
+    """
 
     def __init__(self) -> None:
         self.version = 0  # grows with every change of the slots in service
@@ -83,11 +84,11 @@ class SlotBoard:
         return {slot_id: number for slot_id in held if (number := self._active[slot_id].instance_id) is not None}
 
     def n_busy(self, slot_ids: Iterable[int]) -> int:
-        """Count those of some slots that work."""
+        """Count the busy ones among some slots."""
         return sum(slot_id in self._busy for slot_id in slot_ids)
 
     def n_active(self) -> int:
-        """Count the slots that may get units, those among them that have no session at this moment."""
+        """Count the slots that may get units, including those that have no session at this moment."""
         return len(self._active)
 
     def in_service(self) -> list[Slot]:
@@ -95,8 +96,9 @@ class SlotBoard:
         return [slot for slot_id, slot in self._active.items() if slot_id in self._cached]
 
     def working(self) -> set[int]:
-        """Return the slots that work, and those whose session is just being opened: gangs wait for them, so that a slot
-        that was lost for a moment does not change who trains what."""
+        """Return the busy slots and those whose session is just being opened. Gangs wait for them, so that a briefly
+        lost slot does not change the assignment.
+        """
         return self._active.keys() - self._absent
 
     def n_working(self) -> int:
@@ -112,7 +114,7 @@ class SlotBoard:
         return sum(units[0].kind == PILOT for units in self._busy.values())
 
     def slots_of(self, run_id: int) -> Collection[int]:
-        """Return the slots that are busy with a run, those of its first units first."""
+        """Return the slots that are busy with a run, in the order of its units."""
         return self._slots_of.get(run_id, {}).keys()
 
     def busy_runs(self) -> Iterator[tuple[int, Collection[int]]]:
@@ -132,13 +134,13 @@ class SlotBoard:
         return _CachedPartitions(self._cached, run_id)
 
     def gang_of(self, slot_id: int) -> Sequence[int]:
-        """Return the slots of the unit or gang that is known by this slot."""
+        """Return the slots of the unit or gang that this slot identifies."""
         return self._gangs.get(slot_id, (slot_id,))
 
     # Units
 
     def forget(self, run_id: int) -> None:
-        """Keep in mind no more what slots have cached of a run: it is over."""
+        """Forget what slots have cached of a run that is over."""
         for cached in self._cached.values():
             cached.pop(run_id, None)
 

@@ -42,7 +42,7 @@ class SlotOrderFollower:
         self._round: dict[int, int] = {}
 
     def put(self, candidate: Candidate) -> None:
-        """Mark a trial as idle, or renew what is known of it."""
+        """Mark a trial as idle, or update it."""
         self._number_of[candidate.trial_id] = candidate.trial_number
         self._away.discard(candidate.trial_number)
         self._idle[candidate.trial_number] = candidate
@@ -60,7 +60,7 @@ class SlotOrderFollower:
         return False
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
-        """Start what the plan has next on these slots."""
+        """Start the next units of the plan on these slots."""
         found = [self._next_on(slot) for slot in idle_slots if self._idle]
         chosen = [assignment for assignment in found if assignment is not None]
         if not chosen and self._idle and not self._away:
@@ -96,12 +96,12 @@ class SlotOrderFollower:
         return entry.partition_number if is_now and entry.partition_number in candidate.partition_numbers else None
 
     def _is_next(self, entry: Entry, candidate: Candidate) -> bool:
-        """Say whether no other partition comes before this one for the trial."""
+        """Return whether no other partition comes before this one for the trial."""
         ranks = (self._ranks.get((entry.trial_number, q), 0.0) for q in candidate.partition_numbers)
         return entry.partition_number is None or entry.rank <= min(ranks)
 
     def _is_early(self, entry: Entry, candidate: Candidate, slot: int) -> bool:
-        """Say whether the slot is ahead of the trial and waits; behind it, it passes on."""
+        """Return whether the slot is ahead of the trial and must wait; if it is behind, it passes on."""
         return entry.partition_number is not None and candidate.round_number < self._round_of(slot)
 
     def _round_of(self, slot: int) -> int:

@@ -28,7 +28,7 @@ class TenantLimits:
         self.version += 1
 
     def of(self, tenant: str, *, default: int) -> int:
-        """Return how many slots may work for a tenant; `default` where there is no limit."""
+        """Return how many slots may work for a tenant; `default` if there is no limit."""
         return self._limits.get(tenant, default)
 
     def n_allowed(self, tenant: str) -> int | None:

@@ -43,7 +43,7 @@ class TrialsByPartition:
         self._is_open[:, order] = False
 
     def first(self, partition: int, slot_turn: int, n_slots: int) -> Candidate | None:
-        """Return, of the trials that may meet a partition next, the one whose turn is next on a slot of n."""
+        """Return the trial whose turn is next on a slot of n, among those that may meet a partition next."""
         able = np.flatnonzero(self._is_open[partition])
         if not len(able):
             return None

@@ -46,7 +46,7 @@ def padded_to_equal_loads(seconds: Times) -> Times:
 def steinitz_order(vectors: Times) -> list[int]:
     """Order vectors of shape (n, d) with sum 0 so that every prefix sum stays small (Grinberg and Sevastyanov 1980).
 
-    From all k vectors that are left, a basic solution of {0 <= w <= 1, sum w = k - 1 - d, sum w_i v_i = 0} has a w_i
+    For the k vectors that are left, a basic solution of {0 <= w <= 1, sum w = k - 1 - d, sum w_i v_i = 0} has a w_i
     that is 0: that vector takes place k. No coordinate of a prefix sum then exceeds d times the largest vector.
     """
     from scipy.optimize import linprog  # it takes long to import

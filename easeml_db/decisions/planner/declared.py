@@ -22,7 +22,7 @@ UNDECLARED = ("asha", "race")
 
 
 def declares_stages(procedure: str) -> bool:
-    """Say whether it is known beforehand how many trials train how long."""
+    """Return whether a procedure declares beforehand how many trials train how long."""
     return procedure not in UNDECLARED
 
 
@@ -58,12 +58,12 @@ def _arm_stages(search: Search, arm: str | None) -> Iterator[Stage]:
 
 
 def overlaps(rung: PlannedRung, rungs: Sequence[PlannedRung], n_parallel: int) -> bool:
-    """Say whether the next bracket begins while the trials of a rung train, since they are so few."""
+    """Return whether the trials of a rung are so few that the next bracket begins while they train."""
     return rung.n_trials < n_parallel and any(other.bracket > rung.bracket for other in rungs)
 
 
 def stage_label(arm: str | None, rung: PlannedRung, n_brackets: int) -> str:
-    """Return what trains in a stage: the same words in the first plan and in those that follow."""
+    """Return the label of a stage: the same words in the first plan and in later ones."""
     bracket = f"bracket {rung.bracket}, " if n_brackets > 1 else ""
     return f"{arm or 'all'}: {bracket}rung {rung.rung}, to epoch {rung.n_epochs}"
 

@@ -36,7 +36,7 @@ class Draws:
 
     @cached_property
     def common(self) -> Vector:
-        """What all trials of a sample share, shape (samples,)."""
+        """The draw that all trials of a sample share, shape (samples,)."""
         return self._of(0).standard_normal(self.n_samples)
 
     @cached_property
@@ -63,6 +63,6 @@ class Draws:
         return latency.at(self._starts[stage][0])
 
     def slowest_start(self, stage: int, latency: Latency, n_instances: int) -> Vector:
-        """Return how long the slowest of so many new instances takes to initialise, shape (samples,)."""
+        """Return the initialisation time of the slowest of some new instances, shape (samples,)."""
         worst = self._starts[stage][1]
         return latency.at(worst[:, min(n_instances, MAX_INSTANCE_DRAWS) - 1])

@@ -37,16 +37,15 @@ Curves = Mapping[str, Sequence[Sequence[float]]]  # scores after each epoch, hig
 
 @dataclass(frozen=True)
 class Past:
-    """What is known of trials: learning curves and seconds of an epoch, by architecture."""
+    """Known trials: learning curves and seconds of an epoch, by architecture."""
 
     curves: Curves
     epoch_seconds: Mapping[str, float]
 
 
 def envelopes(search: Search, past: Past, *, seed: int = 0) -> tuple[Stage, ...]:
-    """Return a stage for each arm, or one for all where the procedure runs over all at once.
-
-    Raises NotReady where there are no curves, InvalidArgument where it trains too much to be played.
+    """Return a stage for each arm, or one for all if the procedure runs over all at once. Raises NotReady if there are
+    no curves, InvalidArgument if it trains too much to be simulated.
     """
     arms: list[str | None] = [None] if search.procedure == "race" else [*arm_names(search)]
     return tuple(stage for arm in arms for stage in envelope(search, past, arm, seed=seed))
@@ -55,7 +54,7 @@ def envelopes(search: Search, past: Past, *, seed: int = 0) -> tuple[Stage, ...]
 def envelope(
     search: Search, past: Past, arm: str | None, history: Sequence[TrialHistory] = (), *, seed: int = 0
 ) -> tuple[Stage, ...]:
-    """Return the stage of an arm (None: of all) that has come as far as its history, nothing where none of it is left.
+    """Return the rest of the stage of an arm (None: of all) after its history; nothing if none of it is left.
 
     Raises NotReady, InvalidArgument."""
     search, history, every = _sampled(search, arm, history)
@@ -73,9 +72,9 @@ def envelope(
 def _sampled(
     search: Search, arm: str | None, history: Sequence[TrialHistory]
 ) -> tuple[Search, Sequence[TrialHistory], int]:
-    """Return a search over every k-th trial where there are many, and k: a trial that is played stands for so many.
-
-    Only for ASHA, which looks at all trials at every turn, and whose decisions go by shares of a rung."""
+    """Return a search over every k-th trial if there are many, and k: each simulated trial stands for k. Only for ASHA,
+    which examines all trials at every turn, and decides by shares of a rung.
+    """
     if search.procedure != "asha":
         return search, history, 1
     n_trials = create_procedure(search, arm=arm).preview()[0].n_trials

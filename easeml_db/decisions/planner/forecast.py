@@ -65,14 +65,14 @@ def forecast(
 
 
 def until_limit(held: SlotsHeld, seconds_to_limit: float) -> Forecast:
-    """Return the forecast of a run of which nothing is known but its time limit: it may end at any time before."""
+    """Return the forecast of a run of which only the time limit is known: it may end at any time before."""
     seconds = max(0.0, seconds_to_limit)
     cost = seconds * held.n_slots * held.price_per_hour / 3600
     return Forecast(seconds, 0.0, seconds, cost, cost)
 
 
 def _limited(seconds: Vector, cost: Vector, seconds_to_limit: float | None) -> tuple[Vector, Vector]:
-    """Cut what lies beyond a time limit; cost goes with time."""
+    """Cut a forecast at a time limit; the cost falls with the time."""
     if seconds_to_limit is None:
         return seconds, cost
     cut = np.minimum(seconds, seconds_to_limit)

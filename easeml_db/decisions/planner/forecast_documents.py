@@ -52,7 +52,7 @@ def _held(state: Row) -> SlotsHeld:
 
 
 def rest_of(state: Row, *, is_on_own_slots: bool = True) -> tuple[tuple[Stage, ...], Knowledge]:
-    """Return the stages that a run has left, and what is known of its times. Raises NotReady, InvalidArgument."""
+    """Return the remaining stages of a run, and what is known of its times. Raises NotReady, InvalidArgument."""
     knowledge = Knowledge(
         state["knowledge"], state["dataset"], is_parallel=state.get("allocation") == PARALLEL,
         is_on_own_slots=is_on_own_slots, run_id=state.get("run_id"),

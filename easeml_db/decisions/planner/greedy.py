@@ -49,7 +49,7 @@ def _lowered(simulator: Simulator, plan: Plan) -> Iterator[Plan]:
 
 
 def _benefit(before: Prediction, after: Prediction) -> tuple[float, float]:
-    """Return what is saved for each second lost, and among equals what is saved."""
+    """Return the saving per second lost, and to break ties the saving."""
     saved, lost = before.mean_cost - after.mean_cost, after.mean_seconds - before.mean_seconds
     if lost <= 0:
         return (inf if saved > 0 else 0.0), saved

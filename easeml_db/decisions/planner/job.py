@@ -26,7 +26,7 @@ MAX_STAGES = 200
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds that something takes, lognormal with this mean and standard deviation. Raises InvalidArgument."""
+    """A duration in seconds, lognormal with this mean and standard deviation. Raises InvalidArgument."""
 
     mean_seconds: float = 0.0
     sd_seconds: float = 0.0
@@ -52,8 +52,9 @@ def noise(spread: float | Vector, normal: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class Load:
-    """So many trials of an architecture, each with so many epochs to train after `n_before`; `is_tested`: each is
-    tested after these."""
+    """A number of trials of an architecture, each with a number of epochs to train after `n_before`; `is_tested`: each
+    is tested after these.
+    """
 
     architecture: str
     n_trials: int
@@ -80,11 +81,11 @@ class StageKey(NamedTuple):
 class Stage:
     """Trials that train at once, up to a barrier. `is_continued`: they go on from states of an earlier stage.
 
-    `alternatives` are loads that are equally likely, where nobody knows which trials it will be; `loads` is the first.
-    Where trials follow from others, `turns` says of each alternative in how many turns, of an epoch each, how many
-    trials trained: no more slots than these help in that turn. `key` says which trials of a run these are.
-    `is_overlapped`: the stages that follow, up to the next that goes on from none, have begun meanwhile, and take the
-    slots that it leaves idle.
+    `alternatives` are equally likely loads, if it is unknown which trials it will be; `loads` is the first. If trials
+    follow from others, `turns` gives for each alternative the number of trials that train in each turn of one epoch:
+    more slots than that do not help in that turn. `key` says which trials of a run these are. `is_overlapped`: the
+    stages that follow, up to the next that goes on from none, have begun meanwhile, and take the slots that it leaves
+    idle.
     """
 
     loads: tuple[Load, ...]
@@ -101,7 +102,7 @@ class Stage:
 
     @property
     def n_trials(self) -> int:
-        """Trials; where nobody knows, as many as there may be."""
+        """Number of trials; if unknown, the largest possible number."""
         return max(sum(load.n_trials for load in loads) for loads in (self.loads, *self.alternatives))
 
     @property
@@ -170,7 +171,7 @@ class TrialProfile:
         return best, used
 
     def first_epochs(self, n_epochs: Vector, n_before: Vector, tests: Vector) -> Vector:
-        """Return how many times a first epoch so many epochs after others take, with so many tests after the last."""
+        """Return how many first epochs a number of later epochs take, with a number of tests after the last."""
         trained = n_epochs * (1 + self.growth * (n_before + np.maximum(n_epochs - 1, 0) / 2))
         tested = tests * self.test_epochs * (1 + self.test_growth * np.maximum(n_before + n_epochs - 1, 0))
         found: Vector = trained + tested
@@ -191,7 +192,7 @@ class TrialProfile:
         return int(used[min(n_slots, len(used)) - 1])
 
     def seconds(self, n_slots: int) -> float:
-        """Return the mean seconds of an epoch of a trial that has so many slots."""
+        """Return the mean seconds of an epoch of a trial on a number of slots."""
         best = self._best[0]
         return float(best[min(n_slots, len(best)) - 1])
 
@@ -233,7 +234,7 @@ class Job:
             ) from None
 
     def fits(self, device_kind: str) -> bool:
-        """Say whether all of it can train on a kind of device, as far as is known."""
+        """Return whether all of it can train on a kind of device, as far as is known."""
         return all((architecture, device_kind) in self.profiles for architecture in self.architectures)
 
 
@@ -251,7 +252,7 @@ def halving_job(
     *,
     is_hopping: bool = True,
 ) -> Job:
-    """Return a job of one architecture: so many trials and so many further epochs each, stage by stage."""
+    """Return a job of one architecture: the number of trials and of further epochs each, stage by stage."""
     stages = tuple(
         Stage((Load("any", trials, epochs),), f"stage {k}", k > 0)
         for k, (trials, epochs) in enumerate(zip(n_trials, n_epochs, strict=True))

@@ -65,9 +65,9 @@ class Knowledge:
         is_on_own_slots: bool = False,
         run_id: int | None = None,
     ) -> None:
-        """`is_parallel`: trials are known by their epochs on several slots at once, where there are any.
-        `is_on_own_slots`: they get slots of this server, which may have their sessions already. `run_id`: the run whose
-        rest is planned."""
+        """`is_parallel`: use epochs on several slots at once, if there are any. `is_on_own_slots`: they get slots of
+        this server, which may have their sessions already. `run_id`: the run whose rest is planned.
+        """
         self._run_id = run_id
         self._is_parallel = is_parallel
         self._trials: Sequence[Row] = known["trials"] or ()
@@ -99,9 +99,10 @@ class Knowledge:
     def profiles(
         self, architectures: Sequence[str], device_kinds: Iterable[str], *, is_local: bool, has_guesses: bool = False
     ) -> dict[tuple[str, str], TrialProfile]:
-        """Return a profile for each architecture on each kind of device. Where nothing was measured on a kind, it is
-        taken from another one, but not on this server's own slots (`is_local`). With `has_guesses` an architecture that
-        was never timed is taken to be like the others, if any was. Raises NotReady."""
+        """Return a profile for each architecture on each kind of device. If nothing was measured on a kind, the profile
+        of another kind is used, but not on this server's own slots (`is_local`). With `has_guesses` an architecture
+        that was never timed is assumed to be like the others, if any was timed. Raises NotReady.
+        """
         found: dict[tuple[str, str], TrialProfile] = {}
         kinds = list(dict.fromkeys(device_kinds))
         rows = {row["architecture"] for row in self._trials}
@@ -232,7 +233,7 @@ class Knowledge:
 
 
 def _growth_of(rows: Sequence[Row]) -> float:
-    """Return by what share of the first each epoch takes longer than the one before it."""
+    """Return by how much each epoch takes longer than the one before it, as a share of the first."""
     # The more epochs, the better a slope is known: by the third power of their number. Of two or three the first, in
     # which a session reads the rows, says more than any slope.
     weights = [row["n_epochs"] ** 3 if row["n_epochs"] >= LEAST_EPOCHS else 0.0 for row in rows]
@@ -247,8 +248,9 @@ def _growth_of(rows: Sequence[Row]) -> float:
 
 
 def _test_of(rows: Sequence[Row], growth: float, *, is_growing: bool) -> tuple[float, float]:
-    """Return the share of its first epoch that a test after one epoch takes, and by how much of that each further epoch
-    makes it longer: a test of a booster adds up all its trees, a validation those that came since the one before."""
+    """Return the duration of a test after one epoch as a share of the first epoch, and by how much of that each further
+    epoch makes it longer: a test of a booster sums all its trees, a validation only those since the one before.
+    """
     tested = [row for row in rows if row.get("tested_seconds")] if is_growing else []
     if not tested:
         return fmean([row.get("test_seconds", 0.0) / max(row["epoch_seconds"], 1e-9) for row in rows]), growth
@@ -258,8 +260,9 @@ def _test_of(rows: Sequence[Row], growth: float, *, is_growing: bool) -> tuple[f
 
 
 def _between_runs(rows: Sequence[Row], means: Sequence[float]) -> float:
-    """Return the relative deviation of a further run from the mean of those that there were, as far as their own means
-    deviate; 0 where there is one run."""
+    """Return the relative deviation of a further run from the mean of past runs, estimated from how far their means
+    deviate; 0 if there was only one run.
+    """
     of_run: dict[object, list[float]] = {}
     for row, mean in zip(rows, means, strict=True):
         of_run.setdefault(row.get("run_id"), []).append(mean)

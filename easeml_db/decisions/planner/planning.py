@@ -31,8 +31,9 @@ PLANNED, STATIC, NAIVE_ELASTIC = "planned", "static", "naive_elastic"
 
 @dataclass(frozen=True)
 class Goal:
-    """What a plan must keep: a deadline, a sum of money, both or nothing. `confidence`: with which probability it does
-    (None: in the mean). Raises InvalidArgument."""
+    """The limits of a plan: a deadline, a sum of money, both or nothing. `confidence`: the probability of keeping them
+    (None: on average). Raises InvalidArgument.
+    """
 
     deadline_seconds: float | None = None
     max_cost: float | None = None
@@ -54,22 +55,22 @@ class Goal:
         return self._of(prediction.cost)
 
     def allows(self, prediction: Prediction) -> bool:
-        """Say whether a plan keeps the limits."""
+        """Return whether a plan keeps the limits."""
         return self.is_in_time(prediction) and (self.max_cost is None or self.cost(prediction) <= self.max_cost)
 
     def is_in_time(self, prediction: Prediction) -> bool:
-        """Say whether a plan keeps the deadline."""
+        """Return whether a plan keeps the deadline."""
         return self.deadline_seconds is None or self.seconds(prediction) <= self.deadline_seconds
 
     def chance(self, prediction: Prediction) -> float | None:
-        """Return in which share of the samples a plan keeps the limits; None where there are none."""
+        """Return the share of samples in which a plan keeps the limits; None if there are none."""
         if self.deadline_seconds is None and self.max_cost is None:
             return None
         in_time = prediction.seconds <= (self.deadline_seconds or math.inf)
         return float((in_time & (prediction.cost <= (self.max_cost or math.inf))).mean())
 
     def rank(self, prediction: Prediction) -> tuple[float, float]:
-        """Return what is to be as small as possible: cost, then time; with a sum and no deadline time, then cost."""
+        """Return the quantities to minimise: cost, then time; with a sum and no deadline, time, then cost."""
         by_cost = prediction.mean_cost, prediction.mean_seconds
         return by_cost[::-1] if self.deadline_seconds is None and self.max_cost is not None else by_cost
 
@@ -79,7 +80,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Alternative:
-    """A plan and what is expected of it."""
+    """A plan and its prediction."""
 
     name: str
     plan: Plan
@@ -87,9 +88,8 @@ class Alternative:
 
 
 def make_plans(simulator: Simulator, goal: Goal, held: Allocation = NOTHING) -> list[Alternative]:
-    """Return the plan, and the best static and naive elastic ones where there are any that keep the limits.
-
-    Raises InvalidArgument where no plan keeps them: it names the fastest, or the cheapest in time, and its cost.
+    """Return the plan, and the best static and naive elastic ones if any keep the limits. Raises InvalidArgument if no
+    plan keeps them; the error names the fastest, or the cheapest in time, and its cost.
     """
     search = _Search(simulator, goal, held)
     static = search.best(static_plans(simulator))
@@ -137,7 +137,7 @@ class _Search:
         self._simulator, self._goal, self._held = simulator, goal, held
 
     def predict(self, plan: Plan) -> Prediction:
-        """Return what is expected of a plan."""
+        """Return the prediction of a plan."""
         return self._simulator.predict(plan, self._held)
 
     def best(self, plans: Iterable[Plan]) -> Plan | None:
@@ -146,7 +146,7 @@ class _Search:
         return min(allowed, default=(None, None))[1]
 
     def improved_starts(self, static: Plan | None) -> Iterator[Plan]:
-        """Yield what algorithm 2 makes of its warm starts."""
+        """Yield the results of algorithm 2 from its warm starts."""
         if static is None or self._held != NOTHING:
             return
         for start in warm_starts(self._simulator, static):
@@ -202,7 +202,7 @@ class _Neighbours:
                         yield self._changed(changed, stage + 1, other)
 
     def _near(self, numbers: Sequence[int], stage: int) -> list[int]:
-        """Return the options next to what a stage has, and what the stages beside it have."""
+        """Return the options next to a stage's present one, and the options of its neighbouring stages."""
         now = self._plan[stage]
         smaller, larger = [n for n in numbers if n < now.n_slots], [n for n in numbers if n > now.n_slots]
         beside = [
@@ -222,7 +222,7 @@ def _thinned(plans: Sequence[Plan]) -> list[Plan]:
 
 
 def _spread(items: Sequence[_Item], most: int) -> list[_Item]:
-    """Return at most so many, the first and the last among them."""
+    """Return at most a number of items, including the first and the last."""
     if len(items) <= most:
         return list(items)
     places = np.linspace(0, len(items) - 1, most).round().astype(int)
@@ -230,7 +230,7 @@ def _spread(items: Sequence[_Item], most: int) -> list[_Item]:
 
 
 def _rounded_up(value: float) -> float:
-    """Return the next number of three digits: whoever asks for just that gets it."""
+    """Return the value rounded up to three digits, so that a request for exactly that value succeeds."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 2) if value > 0 else 1.0
     return math.ceil(value / unit - 1e-9) * unit
 

@@ -98,11 +98,11 @@ class InstanceType:
         return self.price_per_second / self.n_slots
 
     def n_instances(self, n_slots: int) -> int:
-        """Return how many instances have so many slots."""
+        """Return how many instances are needed for a number of slots."""
         return -(-n_slots // self.n_slots)
 
     def billed(self, seconds: Vector) -> Vector:
-        """Return the seconds that are billed for an instance which was ready for so many."""
+        """Return the seconds billed for an instance that was ready for some seconds."""
         quantum = QUANTA[self.billed_by]
         # A hair below a whole number of minutes is that number: sums of floats are not exact.
         rounded = np.ceil(seconds / quantum - 1e-9) * quantum if quantum else seconds

@@ -74,7 +74,7 @@ def _loads(trials: Iterable[TrialState], *, is_tested: bool) -> tuple[Load, ...]
 
 
 def _rungs_left(search: Search, arm: ArmState) -> Iterator[Stage]:
-    """Yield what is left of each rung, bracket after bracket."""
+    """Yield the rest of each rung, bracket after bracket."""
     before = 0
     procedure = create_procedure(search, arm=arm.name)
     rungs = procedure.preview()

@@ -30,9 +30,10 @@ LEAST_SECONDS, LEAST_COST = 1e-3, 1e-9
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a run has, and may have: instances held of one type, what it has cost, and by type how many instances it may
-    have at most (absent: as many as the price list says). `ages` of those held that may still be starting: whether each
-    is up, and the seconds since it came up, or was requested."""
+    """The resources of a run: instances held of one type, the cost so far, and by type the largest number of instances
+    that it may have (absent: as many as the price list says). `ages` of those held that may still be starting: whether
+    each is up, and the seconds since it came up, or was requested.
+    """
 
     now_seconds: float
     cost: float
@@ -43,7 +44,7 @@ class Circumstances:
 
 
 class Rest:
-    """What a run has left, ready to be predicted. Raises NotReady, InvalidArgument where nothing is known of it."""
+    """The rest of a run, ready to be predicted. Raises NotReady, InvalidArgument if nothing is known of it."""
 
     def __init__(self, plan: RunPlan, standing: Mapping[str, Any], circumstances: Circumstances) -> None:
         self._plan, self._now = plan, circumstances
@@ -65,12 +66,12 @@ class Rest:
 
     @property
     def simulator(self) -> Simulator | None:
-        """The simulator of what is left; None where nothing is left, or no instance is to be had."""
+        """The simulator of the rest; None if nothing is left, or no instance is available."""
         return self._simulator
 
     @property
     def held(self) -> Allocation:
-        """What the run holds, as the simulator takes it."""
+        """The instances that the run holds, in the simulator's form."""
         number = self._number(self._now.held_type)
         if number is None or not self._now.n_held:
             return NOTHING
@@ -87,8 +88,9 @@ class Rest:
         return None if number is None else self._types[number].device_kind
 
     def _starting_seconds(self, session_seconds: float) -> float:
-        """Return how long the instances that are held train nothing yet, in the mean of all of them: what was requested
-        just now is no reason to call a run ahead of its plan."""
+        """Return for how long, on average, the held instances will not train yet: a recent request is no reason to
+        count a run as ahead of its plan.
+        """
         number = self._number(self._now.held_type)
         if number is None or not self._now.n_held:
             return 0.0
@@ -118,9 +120,10 @@ class Rest:
 
 
 def leaves_plan(plan: RunPlan, prediction: Prediction, now_seconds: float, ending_seconds: float = 0.0) -> str | None:
-    """Return why a run is not where its plan expects it, None where it is: its expected end lies after the time within
-    which the plan ends in 95 of 100 cases, or that time of its own before the plan's expected end; or its deadline is
-    at risk, which it was not when it was planned."""
+    """Return why a run has left its plan, or None if it has not. It has left it if its expected end is later than the
+    plan's end in 95 of 100 cases, if its own end in 95 of 100 cases is earlier than the plan's expected end, or if its
+    deadline is at risk and was not when it was planned.
+    """
     ends = now_seconds + prediction.seconds - plan.made_seconds
     most = math.inf if plan.deadline_seconds is None else plan.deadline_seconds - plan.made_seconds - ending_seconds
     if plan.seconds_p95 <= most < float(np.quantile(ends, CONFIDENCE)):
@@ -133,8 +136,9 @@ def leaves_plan(plan: RunPlan, prediction: Prediction, now_seconds: float, endin
 
 
 def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str) -> tuple[RunPlan, dict[str, Any]]:
-    """Return the plan for the rest, and the row of it with its stages. Raises EasemlError where nothing is left, or no
-    instance is to be had."""
+    """Return the plan for the rest, and the row of it with its stages. Raises EasemlError if nothing is left, or no
+    instance is available.
+    """
     simulator = rest.simulator
     if simulator is None:
         raise EasemlError("nothing can be planned: no instance is to be had")
@@ -154,7 +158,7 @@ def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str)
 
 
 def _within(plan: RunPlan, rest: Rest, now: Circumstances, simulator: Simulator) -> Alternative | None:
-    """Return the plan that keeps the limits: one that still does if an instance dies, where there is any."""
+    """Return the plan that keeps the limits, preferably one that still does if an instance dies."""
     spare = rest.replacement_seconds if plan.deadline_seconds is not None else 0.0
     for seconds in dict.fromkeys((rest.ending_seconds + spare, rest.ending_seconds)):
         goal = _goal(plan, now, seconds)
@@ -165,7 +169,7 @@ def _within(plan: RunPlan, rest: Rest, now: Circumstances, simulator: Simulator)
 
 
 def _goal(plan: RunPlan, now: Circumstances, ending_seconds: float) -> Goal | None:
-    """Return what is left of the limits; None where one of them is lost already."""
+    """Return what is left of the limits; None if one of them is lost already."""
     deadline = plan.deadline_seconds
     seconds = None if deadline is None else deadline - now.now_seconds - ending_seconds
     cost = None if plan.max_cost is None else plan.max_cost - now.cost

@@ -15,7 +15,7 @@ from easeml_db.words.trial import Trial
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """A stage as it was planned: trials that `key` tells apart, on instances of one type."""
+    """A planned stage: trials identified by `key`, on instances of one type."""
 
     key: StageKey
     label: str
@@ -51,8 +51,9 @@ class RunPlan:
     open_stage: StageRecord | None = None
 
     def stage_of(self, keys: Iterable[StageKey], now: StageRecord | None = None) -> PlannedStage | None:
-        """Return the planned stage that trials with these keys are in: where there are several, the one under way
-        `now`, else the first."""
+        """Return the planned stage that trials with these keys are in; if there are several, the one under way `now`,
+        else the first.
+        """
         found = [stage for stage in self.stages if any(_is_part(key, stage.key) for key in keys)]
         same = [stage for stage in found if now is not None and stage.key == now.key]
         return next(iter(same or found), None)
@@ -65,8 +66,9 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class StageRecord:
-    """What a stage came to; `cost` and `ended_seconds` once it is over. `n_beside`: the most
-    trials of other arms that trained at once meanwhile."""
+    """The outcome of a stage; `cost` and `ended_seconds` once it is over. `n_beside`: the most trials of other arms
+    that trained at once during it.
+    """
 
     place: int
     revision: int
@@ -110,6 +112,6 @@ def stages_under_way(run: Run, trials: Mapping[int, Trial]) -> Counter[StageKey]
 
 
 def _is_part(key: StageKey, stage: StageKey) -> bool:
-    """Say whether trials with a key belong to a stage."""
+    """Return whether trials with a key belong to a stage."""
     has_arm = stage.arm in ("", key.arm)
     return has_arm and (stage.target_epochs == 0 or (stage.bracket, stage.target_epochs) == key[1:])

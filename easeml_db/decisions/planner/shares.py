@@ -10,8 +10,8 @@ def slots_to_be_had(
 ) -> int:
     """Return the slots for a run of a tenant: its share by weight, less what its other planned runs have.
 
-    `weights` are those of all tenants with open runs. Where several want slots, one is left to the others; so 0 comes
-    out where there is only one.
+    `weights` are those of all tenants with open runs. If several tenants want slots, one is left to the others; so the
+    result is 0 if there is only one slot.
     """
     total = sum(weights.values())
     share = n_slots if len(weights) < 2 else min(round(n_slots * weights[tenant] / total), n_slots - 1)

@@ -21,7 +21,7 @@ from easeml_db.errors import InvalidArgument
 
 
 class Allocation(NamedTuple):
-    """What a stage gets: so many slots of the instance type at this place of the price list."""
+    """The slots of a stage: their number, and the place of their instance type in the price list."""
 
     type_number: int
     n_slots: int
@@ -33,7 +33,9 @@ NOTHING = Allocation(0, 0)
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a plan is expected to take: all arrays of shape (samples,), those of stages one for each stage."""
+    """The expected time and cost of a plan: all arrays have shape (samples,), with one for each stage where stages are
+    listed.
+    """
 
     seconds: Vector
     cost: Vector
@@ -59,7 +61,7 @@ class _Group(NamedTuple):
 
 
 class _State(NamedTuple):
-    """How things stand at a barrier: the time, the instances held, the oldest first, and what each stage took so far.
+    """The state at a barrier: the time, the instances held, oldest first, and the time of each stage so far.
 
     `costs` begin with what was held before the first stage. `bracket`: when the trials of the bracket under way are as
     far; `latest`: the same of all brackets beside which others began."""
@@ -74,7 +76,7 @@ class _State(NamedTuple):
 
 
 class Simulator:
-    """Predicts plans for a job at a price list. Raises InvalidArgument where nothing is known of an architecture."""
+    """Predicts plans for a job at a price list. Raises InvalidArgument if nothing is known of an architecture."""
 
     def __init__(self, job: Job, prices: PriceList, *, n_samples: int = DEFAULT_SAMPLES, seed: int = 0) -> None:
         self.job, self.prices = job, prices
@@ -112,7 +114,7 @@ class Simulator:
         return queue, start + self.times.session_seconds(stage, instance)
 
     def _after(self, plan: Plan, held: Allocation) -> _State:
-        """Return how things stand after the first stages."""
+        """Return the state after the first stages."""
         if not plan:
             return self._begin(held)
         key = held, plan
@@ -159,7 +161,7 @@ class Simulator:
         return _State(now, bracket, latest, type_number, groups, seconds, (*before.costs, cost))
 
     def _released(self, state: _State, n_instances: int) -> _State:
-        """Release the oldest; what is billed beyond the time that they were there counts to the stage that ended."""
+        """Release the oldest instances; what is billed beyond their lifetime counts to the stage that ended."""
         if n_instances <= 0:
             return state
         instance = self.prices.types[state.type_number]

@@ -40,8 +40,9 @@ class _Trials(NamedTuple):
 
 
 class _TrialTimes(NamedTuple):
-    """Of trials that have so many slots each: seconds (samples, trials), and of all of them the longest, the slot
-    seconds of work without and with the waits between units, and the mean of a unit, of shape (samples,)."""
+    """Times of trials with a number of slots each: seconds of shape (samples, trials); and of shape (samples,) the
+    longest trial, the slot seconds of work without and with the waits between units, and the mean of a unit.
+    """
 
     seconds: Vector
     longest: Vector
@@ -63,7 +64,7 @@ class StageTimes:
         self._kinds = [[int(kind) for kind in np.unique(trials.kinds) if kind >= 0] for trials in self._trials]
 
     def of(self, stage: int, instance: InstanceType, n_slots: int) -> StageTime:
-        """Return the times of a stage on so many slots."""
+        """Return the times of a stage on a number of slots."""
         key = stage, instance.device_kind, instance.speed, n_slots
         if key not in self._found:
             self._found[key] = self._time(stage, instance, n_slots)
@@ -166,7 +167,7 @@ class StageTimes:
 
 
 def _chained(seconds: Vector, n_slots: int) -> Vector:
-    """Return when the last of so many slots ends, each with every n_slots-th trial, shape (samples,)."""
+    """Return when the last slot ends, each with every n_slots-th trial, shape (samples,)."""
     n_samples, n_trials = seconds.shape
     n_rounds = -(-n_trials // n_slots)
     padded = np.zeros((n_samples, n_rounds * n_slots))

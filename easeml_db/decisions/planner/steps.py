@@ -28,7 +28,7 @@ def next_smaller(n_slots: int, n_trials: int) -> int | None:
 
 
 def candidates(n_trials: int, instance: InstanceType, max_width: int) -> list[int]:
-    """Return numbers of slots to look at, growing."""
+    """Return numbers of slots to try, in ascending order."""
     most = min(instance.most_slots, max(n_trials * max_width, 1))
     found = set(range(1, min(ALL_UP_TO, most) + 1)) | {most}
     found |= _thin(divisor for k in range(1, isqrt(n_trials) + 1) if not n_trials % k for divisor in (k, n_trials // k))
@@ -64,8 +64,8 @@ def options(simulator: Simulator, stage: int, type_number: int) -> list[int]:
 
 
 def _n_at_once(simulator: Simulator, number: int) -> int:
-    """Return how many trials may train during a stage: its own, and where the next bracket begins meanwhile those of
-    that."""
+    """Return how many trials may train during a stage: its own, and those of the next bracket if it begins meanwhile.
+    """
     stages = simulator.job.stages
     following = (stage.n_trials for stage in stages[number + 1 :] if not stage.is_continued)
     return stages[number].n_trials + (next(following, 0) if stages[number].is_overlapped else 0)

@@ -122,7 +122,7 @@ class _Search:
 
 
 def _merged(labels: Sequence[_Labels]) -> tuple[_Labels, Places]:
-    """Return all labels of a stage one after the other, and where each stands."""
+    """Return all labels of a stage one after the other, and the position of each."""
     places = [
         np.stack([np.full(len(one.cost), place), np.arange(len(one.cost))], axis=1) for place, one in enumerate(labels)
     ]

@@ -50,19 +50,19 @@ JOINT = "joint"  # an option of all that run once inside every arm: one search o
 
 
 def takes_joint(procedure: str) -> bool:
-    """Say whether a procedure runs inside every arm, unless it is asked to run once."""
+    """Return whether a procedure runs inside every arm, unless it is asked to run once."""
     described = PROCEDURES[procedure].description
     return not described.is_one_shot and not described.is_run_wide
 
 
 def takes_n_parallel(procedure: str | None) -> bool:
-    """Say whether a procedure has the option n_parallel; one that there is not has none."""
+    """Return whether a procedure has the option n_parallel; one that there is not has none."""
     found = PROCEDURES.get(procedure or "")
     return found is not None and "n_parallel" in found.description.options
 
 
 def is_run_wide(procedure: str) -> bool:
-    """Say whether a procedure is asked once about the trials of all arms."""
+    """Return whether a procedure is asked once about the trials of all arms."""
     return procedure in PROCEDURES and PROCEDURES[procedure].description.is_run_wide
 
 

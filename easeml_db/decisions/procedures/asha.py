@@ -55,7 +55,7 @@ class AshaProcedure(Procedure):
         return planned([tuple(Rung(*row) for row in zip(counts, self._totals, strict=True))])
 
     def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
-        """Promote and start until `n_parallel` trials train; give up who can no longer be promoted."""
+        """Promote and start until `n_parallel` trials train; stop trials that can no longer be promoted."""
         standings = self._standings(history)
         n_free = max(0, self._n_parallel - n_training(history, self.max_epochs))
         stops = [StopTrial(number) for standing in standings for number in standing.out]
@@ -88,7 +88,7 @@ class AshaProcedure(Procedure):
 
 @dataclass(frozen=True)
 class _Standing:
-    """Of one rung: who may be promoted now, best first, who is out, and whether that is all."""
+    """One rung: the trials that may be promoted now, best first, those that are out, and whether that is final."""
 
     promotable: list[ContinueTrial]
     out: list[int]

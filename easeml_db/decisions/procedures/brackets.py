@@ -65,7 +65,7 @@ class BracketProcedure(Procedure):
         return bisect_right(self._firsts, position) - 1
 
     def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
-        """Give up who is out, let the safe ones go on, and start new trials where there is room."""
+        """Stop trials that are out, continue those that are safe, and start new trials if there is room."""
         continues, stops = self._within_brackets(history)
         n_busy = n_training(history, self.max_epochs)
         if not self.starts_whole_brackets:

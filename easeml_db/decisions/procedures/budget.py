@@ -12,7 +12,7 @@ TIMED, COUNTED = "race", "random"  # the procedure of a run where none was asked
 def complete_budget(
     procedure: str | None, n_configs: int | None, max_epochs: int | None, max_seconds: float | None
 ) -> str:
-    """Return what a run is bounded by, as a JSON object {"procedure", "max_epochs", "max_seconds"}.
+    """Return the limits of a run as a JSON object {"procedure", "max_epochs", "max_seconds"}.
 
     With max_epochs and without max_seconds no clock decides: the same seed gives the same bytes.
     """

@@ -46,7 +46,7 @@ class ContinueTrial:
 
 @dataclass(frozen=True)
 class StopTrial:
-    """Give a trial up: it is final, and keeps what it has."""
+    """Stop a trial for good; it keeps its results."""
 
     trial_number: int
 
@@ -56,7 +56,7 @@ TrialDecision = StartTrial | ContinueTrial | StopTrial
 
 @dataclass(frozen=True)
 class TrialHistory:
-    """What a procedure may know of a trial.
+    """The history of a trial that a procedure may see.
 
     `scores[k]` is the score after epoch inherited_epochs + k + 1, higher is better, nan for a failed epoch.
     `state` is waiting, running, paused, finished, failed, cancelled or stopped. `target_epochs` None stands for
@@ -94,7 +94,7 @@ class TrialHistory:
         return self.is_open and self.n_epochs < self.target(max_epochs)
 
     def score_at(self, n_epochs: int) -> float:
-        """Return its score after so many epochs in total; WORST where there is none, or none that is finite."""
+        """Return its score after a total number of epochs; WORST if there is none, or it is not finite."""
         position = n_epochs - self.inherited_epochs - 1
         return finite_or_worst(self.scores[position]) if 0 <= position < len(self.scores) else WORST
 
@@ -112,8 +112,9 @@ class PlannedRung:
 
 @dataclass(frozen=True)
 class Description:
-    """What users read of a procedure; one shot: all its trials start at once and are trained to the end. Run-wide: it
-    is asked once about the trials of all arms, and not inside every arm."""
+    """The description of a procedure for users. One-shot: all its trials start at once and train to the end. Run-wide:
+    it is asked once about the trials of all arms, and not inside every arm.
+    """
 
     summary: str
     is_one_shot: bool = False
@@ -123,9 +124,10 @@ class Description:
 
 @dataclass(frozen=True)
 class SearchArguments:
-    """What a run asks of its procedure; `n_configs` None leaves the number of trials to the procedure. `portfolio`
-    holds configs by architecture that are known to be good: a procedure that takes them tries them first. `max_seconds`
-    is how long the run may take (None: nobody says)."""
+    """The arguments of a run for its procedure; `n_configs` None leaves the number of trials to the procedure.
+    `portfolio` holds configs by architecture that are known to be good: a procedure that takes them tries them first.
+    `max_seconds` is how long the run may take (None: no limit is known).
+    """
 
     space: SearchSpace
     max_epochs: int
@@ -155,7 +157,7 @@ class Procedure(ABC):
 
     @abstractmethod
     def preview(self) -> list[PlannedRung]:
-        """Return the plan, or the caps where it is not fixed: no run takes more trials or epochs."""
+        """Return the plan, or caps if it is not fixed: no run takes more trials or epochs."""
 
     def n_trials(self) -> int:
         """Return how many trials it starts at most."""
@@ -171,7 +173,7 @@ class Procedure(ABC):
         return 0
 
     def is_done(self, history: Sequence[TrialHistory]) -> bool:
-        """Say whether nothing will ever be started or continued any more."""
+        """Return whether no trial will ever be started or continued again."""
         is_busy = any(trial.is_open and trial.n_epochs < self.max_epochs for trial in history)
         return not is_busy and not self.ask(history)
 

@@ -35,9 +35,8 @@ class ReadSearch:
 
 
 def create_procedure(search: Search, *, arm: str | None = None, max_seconds: float | None = None) -> Procedure:
-    """Make the procedure of a run, or of one of its arms; refuse what is wrong with the path at which it stands.
-
-    `max_seconds` is how long the run may take (None: nobody says).
+    """Make the procedure of a run, or of one of its arms; an error names the path of the wrong value. `max_seconds` is
+    how long the run may take (None: no limit is known).
     """
     read = read_search(search)
     names = read.architectures if arm is None else arm.split(SEPARATOR)

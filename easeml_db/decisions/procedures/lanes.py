@@ -24,7 +24,7 @@ FURTHER_EPOCHS = 4  # that a lane behind the best has to have time for, at least
 
 
 def improves(score: float, best: float) -> bool:
-    """Say whether a score is above the best so far by more than noise."""
+    """Return whether a score is above the best so far by more than noise."""
     if best == WORST:
         return score > WORST
     return score > best + TOLERANCE * abs(best)
@@ -41,7 +41,7 @@ def best_of(trial: TrialHistory) -> float:
 
 
 def is_stalled(trial: TrialHistory) -> bool:
-    """Say whether training a trial on is given up: it improved no more, or it has no finite score."""
+    """Return whether to stop training a trial: it no longer improves, or it has no finite score."""
     last, best = 0, WORST
     for epoch, score in enumerate(map(finite_or_worst, trial.scores), 1):
         if improves(score, best):
@@ -51,17 +51,17 @@ def is_stalled(trial: TrialHistory) -> bool:
 
 
 def is_waiting(trial: TrialHistory, max_epochs: int) -> bool:
-    """Say whether a trial is at its target, and has epochs left."""
+    """Return whether a trial is at its target, and has epochs left."""
     return trial.is_open and not trial.is_training(max_epochs) and trial.n_epochs < max_epochs
 
 
 def next_station(n_epochs: int, max_epochs: int) -> int:
-    """Return after how many epochs a trial with `n_epochs` is looked at again: half as many more."""
+    """Return after how many epochs a trial with `n_epochs` is reviewed again: half as many more."""
     return min(max_epochs, n_epochs + max(1, n_epochs // 2))
 
 
 def seconds_left(trials: Sequence[TrialHistory], max_seconds: float | None) -> float:
-    """Return what is left of the time of a run when its last epoch ended; infinity where nobody says."""
+    """Return the time that a run had left when its last epoch ended; infinity without a limit."""
     known = [trial for trial in trials if trial.moments]
     if max_seconds is None or not known:
         return math.inf
@@ -78,17 +78,18 @@ class Lane:
     eta: int
 
     def promotable(self) -> TrialHistory | None:
-        """Return the trial that goes on before the others: of those that wait and are among the best 1/eta of all that
-        came so far, or the best of them, the one that has come furthest."""
+        """Return the trial to continue first: among the waiting trials in the best 1/eta of those that came this far
+        (or the best of them), the one that has come furthest.
+        """
         return self._promotable
 
     @property
     def is_spreading(self) -> bool:
-        """Whether what it would do next is to try a further config beside a trial that is in training."""
+        """Whether its next step would be to try a further config beside a trial that is in training."""
         return self.n_training > 0 and self._promotable is None
 
     def is_settled(self) -> bool:
-        """Say whether its last trials brought nothing: then no further config is tried."""
+        """Return whether its last trials brought no improvement, so that it tries no further config."""
         best, n_since = WORST, 0
         for trial in self.trials:
             if improves(best_of(trial), best):
@@ -114,7 +115,7 @@ class Lane:
 
     @property
     def seconds_per_epoch(self) -> float:
-        """What an epoch of its first trial takes; 0 before one has ended."""
+        """Seconds of an epoch of its first trial; 0 before one has ended."""
         return next((_seconds_per_epoch(trial) for trial in self.trials if trial.scores), 0.0)
 
     @property
@@ -123,15 +124,17 @@ class Lane:
         return any(trial.scores for trial in self.trials)
 
     def burden(self, best_of_run: float) -> float:
-        """Return by what lanes share the slots, least first: seconds spent times seconds to the next improvement, so
-        that each gets time in proportion to its promise per second."""
+        """Return the burden by which lanes share the slots, least first: seconds spent times seconds to the next
+        improvement, so that each lane gets time in proportion to its promise per second.
+        """
         spent, seconds = self._promise(best_of_run)
         return spent * seconds * (1 + self.n_training)
 
     def seconds_behind(self, leader: Lane) -> float:
-        """Return the seconds that its best trial still has to train to come to the best score of the leader's best one,
-        if it goes on needing as many times as long as that one has needed for the same scores; as long where it has no
-        score. What it could not show before its first epoch had ended is not held against it."""
+        """Return the seconds that its best trial still has to train to reach the best score of the leader's best trial,
+        if it stays slower than that one by the same factor as so far; as long as that one if it has no score. The time
+        before its first epoch had ended does not count against it.
+        """
         theirs, trial = leader._records, self._best_trial
         if not theirs or not self._records or trial is None:
             return theirs[-1][0] if theirs else 0.0
@@ -194,5 +197,5 @@ def _moments(trial: TrialHistory) -> Sequence[float]:
 
 
 def _seconds_per_epoch(trial: TrialHistory) -> float:
-    """Return what an epoch took; 1 where nobody says."""
+    """Return the seconds of an epoch; 1 if unknown."""
     return trial.seconds / len(trial.scores) if trial.seconds and trial.scores else 1.0

@@ -40,7 +40,7 @@ N_REDRAWS = 20
 
 
 class PopulationProcedure(Procedure):
-    """`n_configs` is another word for the population. `perturb` names what copies may change (see `perturbation`)."""
+    """`n_configs` means the size of the population. `perturb` names what copies may change (see `perturbation`)."""
 
     description: ClassVar[Description] = Description(
         "a population trained side by side; the worst fifth is replaced by perturbed copies of the best",
@@ -79,9 +79,9 @@ class PopulationProcedure(Procedure):
         return decisions
 
     def _first_unsettled(self, history: Sequence[TrialHistory]) -> int:
-        """Return the first round at whose end an open trial stops: what came before is decided.
+        """Return the first round at whose end an open trial waits; earlier rounds are decided.
 
-        Without an open trial that is the first round while founders are to come, and no round at all afterwards.
+        Without an open trial, it is the first round while founders are still to come, and no round afterwards.
         """
         latest = self.max_epochs if len(history) >= self._population else self._interval
         return min((trial.target(self.max_epochs) for trial in history if trial.is_open), default=latest)
@@ -116,7 +116,7 @@ class PopulationProcedure(Procedure):
         return copies
 
     def _explored(self, config: Config, seen: Collection[str], rng: np.random.Generator) -> Config:
-        """Perturb a config, again while the result is known; a known one where nothing else comes up."""
+        """Perturb a config, and repeat while the result is known; return a known one if no new one is found."""
         copy = config
         for _ in range(N_REDRAWS):
             copy = perturbed(config, self._domains, rng)
@@ -127,7 +127,7 @@ class PopulationProcedure(Procedure):
 
 @dataclass(frozen=True)
 class _Standing:
-    """One round: the size of either fifth, whether all are through, and what is certain about whom."""
+    """One round: the size of either fifth, whether all trials are through, and what is certain about each."""
 
     n_cut: int
     is_over: bool
@@ -158,13 +158,13 @@ def _standing(history: Sequence[TrialHistory], end: int, max_epochs: int, *, n_u
 
 
 def _standing_score(trial: TrialHistory, end: int, max_epochs: int) -> float:
-    """Return its score at the end of the round; the worst for one that ended there, which nobody can copy."""
+    """Return its score at the end of the round; the worst for a trial that ended there, which cannot be copied."""
     is_alive = trial.is_open or trial.target(max_epochs) > end
     return trial.score_at(end) if is_alive else WORST
 
 
 def _check_rounds(max_epochs: int, interval: int) -> None:
-    """Refuse a plan of so many rounds that nobody reads it."""
+    """Refuse a plan with more rounds than anybody could read."""
     n_rounds = -(-max_epochs // interval)
     if n_rounds > MAX_ROUNDS:
         got = f"{n_rounds} with {max_epochs} epochs and interval {interval}"

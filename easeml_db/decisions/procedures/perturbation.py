@@ -61,7 +61,7 @@ def _moved(raw: object, domain: Domain, rng: np.random.Generator) -> Value:
 
 
 def _neighbour(raw: object, domain: Choices, step: int) -> Value:
-    """Return the next larger or smaller choice; the same where there is none, or where choices are no numbers."""
+    """Return the next larger or smaller choice; the same one if there is none, or if the choices are not numbers."""
     if not domain.ordered:
         return as_value(raw)
     position = bisect_left(domain.ordered, cast("float", raw)) + step

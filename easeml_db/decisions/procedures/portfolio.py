@@ -54,7 +54,7 @@ def _shipped(name: str, specs: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _completed(name: str, specs: Specs, config: Config) -> Config | None:
-    """Return a config with the defaults of what it does not name; None where it is not legal."""
+    """Return a config completed with defaults; None if it is not legal."""
     try:
         space = space_of(specs, {name: {key: [value] for key, value in config.items()}})
     except InvalidArgument:
@@ -65,7 +65,7 @@ def _completed(name: str, specs: Specs, config: Config) -> Config | None:
 
 
 def losses_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return how far each config was from the best one of its dataset, as a share of what the configs there span."""
+    """Return how far each config was from the best one of its dataset, as a share of the range of configs there."""
     best: dict[str, dict[str, float]] = {}
     for row in rows:
         of_dataset = best.setdefault(str(row["dataset"]), {})

@@ -19,7 +19,7 @@ def bracket_decisions(
 ) -> tuple[list[ContinueTrial], list[StopTrial]]:
     """Return what is certain about the trials of one bracket; `n_unstarted` of it have no trial yet.
 
-    With `is_early` false nothing is decided before all of a rung have results (the barrier of the papers).
+    With `is_early` false nothing is decided before all trials of a rung have results (the barrier of the papers).
     """
     continues: list[ContinueTrial] = []
     stops: list[StopTrial] = []

@@ -66,7 +66,7 @@ def for_sql(function: Callable[..., object]) -> Callable[..., str]:
 
 
 def _begun(search: Search) -> Row:
-    """Return what a run begins with, or refuse what is wrong with the path at which it stands: a JSON object.
+    """Return a run's arms and first trials as a JSON object; an error names the path of the wrong value.
 
     is_one_shot  whether these are all trials
     n_configs    trials at most, over all arms

@@ -47,8 +47,9 @@ DEFAULT_N_CONFIGS = 64  # of each architecture: what two minutes hold of small n
 
 
 class RaceProcedure(Procedure):
-    """`n_configs` counts over all architectures. What was measured decides, and the seconds that it took: so two runs
-    of one seed may train different trials, each of which replays."""
+    """`n_configs` counts over all architectures. Measurements and their durations decide, so two runs with the same
+    seed may train different trials; each of them can be replayed.
+    """
 
     description: ClassVar[Description] = Description(
         "all architectures against the clock: slots go where the metric improves fastest, until nothing improves",
@@ -75,7 +76,7 @@ class RaceProcedure(Procedure):
         self._n_configs = min(n_there, self._n_wanted or n_there)
 
     def preview(self) -> list[PlannedRung]:
-        """Return caps: nobody knows how many trials there is time for."""
+        """Return caps, because the number of trials for which there is time is unknown."""
         return planned([tuple(Rung(self._n_configs, n_epochs) for n_epochs in dict.fromkeys((1, self.max_epochs)))])
 
     def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:

@@ -98,7 +98,7 @@ def default_n_configs(max_epochs: int, eta: int, min_epochs: int) -> int:
 
 
 def planned(brackets: Sequence[Bracket]) -> list[PlannedRung]:
-    """Return the rows of a preview; the work of a rung is what its trials train beyond the rung before."""
+    """Return the rows of a preview; the work of a rung is the epochs that its trials train beyond the rung before."""
     return [
         PlannedRung(number, i, rung.n_trials, rung.n_epochs, rung.n_trials * (rung.n_epochs - _before(bracket, i)))
         for number, bracket in enumerate(brackets)

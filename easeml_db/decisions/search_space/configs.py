@@ -27,7 +27,7 @@ def as_json(value: object) -> object:
 
 
 def as_value(raw: object) -> Value:
-    """Return what a config of JSON holds as a value: tuples for lists, however deep."""
+    """Return a value of a JSON config with lists replaced by tuples, at any depth."""
     return cast("Value", tuple(as_value(item) for item in raw) if isinstance(raw, list) else raw)
 
 

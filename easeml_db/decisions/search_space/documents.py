@@ -18,7 +18,7 @@ MAX_DIGITS = 400  # those of the largest float, written out, are 309
 
 
 def read_document(argument: str, text: str) -> object:
-    """Return what a JSON text says. Raises InvalidArgument where it is none, or beyond the bounds."""
+    """Parse a JSON text. Raises InvalidArgument if it is invalid or beyond the bounds."""
     if len(text) > MAX_CHARACTERS:
         raise _too_much(argument, f"at most {MAX_CHARACTERS} characters", str(len(text)))
     try:

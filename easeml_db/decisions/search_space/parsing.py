@@ -28,7 +28,7 @@ Specs = Mapping[str, Mapping[str, HyperparameterSpec]]
 
 @dataclass(frozen=True)
 class Dimension:
-    """One hyperparameter with what it may take; `path` is where that was written."""
+    """One hyperparameter with its domain; `path` is the place where the domain was written."""
 
     name: str
     domain: Domain
@@ -59,7 +59,7 @@ class SearchSpace:
 def parse_search_space(architectures: Mapping[str, object], search_space: object = None) -> SearchSpace:
     """Check a search space against the specs of the chosen architectures (lists of plain JSON objects).
 
-    None or {}: every default search range. Otherwise what is not mentioned keeps its default value.
+    None or {}: every default search range. Otherwise a hyperparameter that is not mentioned keeps its default value.
     """
     return space_of(specs_of(architectures), search_space)
 
@@ -82,7 +82,7 @@ def space_of(specs: Specs, search_space: object = None) -> SearchSpace:
 
 
 def parse_domain(spec: HyperparameterSpec, raw: object, path: str) -> Domain:
-    """Read what one hyperparameter may take: a fixed value, a list of choices or a range."""
+    """Read the domain of one hyperparameter: a fixed value, a list of choices or a range."""
     if isinstance(raw, Mapping):
         return _parse_range(spec, raw, path)
     if not isinstance(raw, list) or _is_fixed_list(spec, raw):

@@ -79,5 +79,6 @@ class _Drawer:
 
 
 def _is_settled(domain: Domain) -> bool:
-    """Say whether a domain has one value, which is no list, and draws nothing for it: most of a config is such."""
+    """Return whether a domain has a single value, not a list, so that nothing is drawn; most of a config is like this.
+    """
     return isinstance(domain, Choices) and len(domain.options) == 1 and not isinstance(domain.options[0], tuple)

@@ -86,12 +86,12 @@ def legal_value(spec: HyperparameterSpec, raw: object, path: str) -> Value:
 
 
 def is_same(one: Value, other: Value) -> bool:
-    """Equality that tells true from 1."""
+    """Equality that distinguishes true from 1."""
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
 def value_key(value: Value) -> ValueKey:
-    """Return what is equal for two values if, and only if, they are the same."""
+    """Return a key that is equal for two values if and only if they are the same."""
     return isinstance(value, bool), value
 
 

@@ -18,7 +18,9 @@ ANY_RANK = 0
 
 @dataclass(frozen=True)
 class Pattern:
-    """What an object may consist of: the ranks of its tensors, and how many recursive fields; a tail takes any more."""
+    """A pattern of objects: the ranks of the tensors and the number of recursive fields; a tail matches any further
+    ones.
+    """
 
     ranks: tuple[int, ...] = ()
     n_recursive: int = 0
@@ -26,7 +28,7 @@ class Pattern:
     has_more_recursive: bool = False
 
     def matches(self, kind: ObjectType) -> bool:
-        """Say whether an object is of this pattern."""
+        """Return whether an object is of this pattern."""
         found = [tensor.rank for tensor in kind.tensors]
         return (
             _fits(len(found), len(self.ranks), has_more=self.has_more_tensors)
@@ -61,7 +63,7 @@ class Template:
     architectures: tuple[str, ...] = ()
 
     def matches(self, program: Program) -> bool:
-        """Say whether a program is of this kind."""
+        """Return whether a program is of this kind."""
         return self.input.matches(program.input) and self.output.matches(program.output)
 
 

@@ -59,7 +59,7 @@ class _Parser:
         return Program(given, wanted)
 
     def _short(self) -> Program:
-        """Read the shorthand: a tensor goes in, and a tensor comes out."""
+        """Read the shorthand: one input tensor and one output tensor."""
         if self._next.text.lower() != "input":
             raise self._refused("'{' or 'Input ='")
         given = self._side("input", "=", self._shape)
@@ -84,7 +84,7 @@ class _Parser:
         return ObjectType(tensors, recursive)
 
     def _list(self, read: Callable[[int], T]) -> tuple[T, ...]:
-        """Read what stands in brackets, which may be nothing; each is told its place, from 1."""
+        """Read the possibly empty list in brackets; each item's reader gets its place, from 1."""
         self._take("[")
         found: list[T] = []
         while self._next.text != "]":

@@ -33,7 +33,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class ObjectType:
-    """What an object consists of: tensors, and names of fields that each lead to a further object of this type."""
+    """The type of an object: tensors, and names of fields that each link to another object of this type."""
 
     tensors: tuple[Tensor, ...]
     recursive: tuple[str, ...] = ()

@@ -14,8 +14,8 @@ def run_reason(
 ) -> str | None:
     """Return why a run is due, or None.
 
-    n_pending: examples that differ from those of the newest version, for so many minutes by now. has_run: whether a run
-    of the task ended; architectures are new to those only.
+    n_pending: number of examples that differ from those of the newest version, and the minutes since. has_run: whether
+    a run of the task has ended; only then can an architecture be new.
     """
     if is_wanted:
         return "by hand"

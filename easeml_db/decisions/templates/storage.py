@@ -61,8 +61,9 @@ def describe_program(text: str | None, storage: str | None) -> str:
 
 
 def _output_shape(kind: ObjectType) -> list[int] | None:
-    """Return the shape of a tensor or a series that comes out, None where classes or one number do. A step of a series
-    has one number more: whether there is one."""
+    """Return the shape of an output tensor or series, None for classes or one number. A step of a series has an
+    additional number: whether the step exists.
+    """
     (tensor,) = kind.tensors
     if kind.recursive:
         return [NOMINAL_OBJECTS, tensor.n_values + 1]
@@ -78,7 +79,7 @@ def _output_column(kind: ObjectType, storage: str | None) -> dict[str, Any]:
 
 
 def _of_objects(column: dict[str, Any], most: int) -> dict[str, Any]:
-    """Return the column of a tensor for one that holds it of all objects of an example, of so many at most."""
+    """Return the column that holds a tensor of all objects of an example, up to a largest number of objects."""
     return {**column, "text": f"{column['text']} of each object", "role": "object", "most_objects": most}
 
 
@@ -141,7 +142,7 @@ def _encoded_shape(kind: ObjectType) -> list[int]:
 
 
 def _refuse_what_is_not_stored(program: Program, workload: str) -> None:
-    """Refuse a program whose objects have no columns yet, or whose output nothing of ours learns."""
+    """Refuse a program whose objects cannot be stored yet, or whose output no architecture learns."""
     hint = (
         "Programs with one tensor as output work: Tensor[3] are classes, Tensor[1] is a number, one of several sizes is"
         " a tensor, and {[Tensor[3]],[next]} is a series."

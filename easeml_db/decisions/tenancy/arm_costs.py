@@ -17,7 +17,8 @@ LEAST_SECONDS = 1e-6  # a cost of zero would be chosen for ever
 
 class ArmCosts:
     """Seconds of each arm: observed, else timed, else from history, else a guess. The unit is the mean of those that
-    are no guess; it stays while that moves little, since every bound moves with it."""
+    are not guesses. It stays while that mean changes little, because every bound changes with it.
+    """
 
     def __init__(self, history: History) -> None:
         self.unit_seconds = 0.0
@@ -28,7 +29,7 @@ class ArmCosts:
         self._sum, self._n = 0.0, 0
 
     def put(self, run_id: int, arms: Sequence[Arm]) -> None:
-        """Add a run with its arms, or renew what is known of them."""
+        """Add a run with its arms, or update them."""
         known = [self._known_seconds(run_id, arm) for arm in arms]
         told = [seconds for seconds in known if seconds is not None]
         guess = sum(told) / len(told) if told else self.unit_seconds or UNKNOWN_SECONDS
@@ -46,7 +47,7 @@ class ArmCosts:
         self._timed.pop(run_id, None)
 
     def set_timed(self, run_id: int, arms: Sequence[Arm], seconds: Mapping[int, float]) -> bool:
-        """Record what pilots have timed, by arm; return whether that is news."""
+        """Record the seconds that pilots have timed, by arm; return whether anything is new."""
         if seconds == self._timed.get(run_id, {}):
             return False
         self._timed[run_id] = dict(seconds)
@@ -73,7 +74,7 @@ class ArmCosts:
         self._n += sign * n_arms
 
     def _known_seconds(self, run_id: int, arm: Arm) -> float | None:
-        """Return what is known of an arm, at least a microsecond."""
+        """Return the known seconds of an arm, at least a microsecond."""
         for seconds in (arm.cost_seconds, self._timed.get(run_id, {}).get(arm.arm_id), self._from_history(arm)):
             if seconds is not None:
                 return max(seconds, LEAST_SECONDS)

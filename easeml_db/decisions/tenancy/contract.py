@@ -35,14 +35,16 @@ class Policy(Protocol):
         """Return which run to serve, and count that as done."""
 
     def renew(self, left: int | None = None) -> None:
-        """Note that a run or an arm arrived or left; `left` is the place that a run had, and those behind it have
-        moved up."""
+        """Note that a run or an arm arrived or left; `left` is the former place of a run, and later runs have moved up.
+        """
 
     def memory(self) -> Mapping[str, Any]:
-        """Return what must outlive the process, as JSON values, runs by place; nothing that the standings say too."""
+        """Return what must outlive the process, as JSON values with runs by place, without anything that the standings
+        hold.
+        """
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Restore what another process wrote down, once all runs have joined in the same order of arrival."""
+        """Restore the memory of another process, once all runs have joined in the same order of arrival."""
 
 
 class Forgetful:

@@ -7,7 +7,7 @@ from easeml_db.decisions.tenancy.standings import Standings
 
 
 class Fcfs(Forgetful):
-    """ease.ml ends a tenant when "its optimal" is found, which nobody can observe: here when no arm is left."""
+    """ease.ml ends a tenant when "its optimal" is found, which cannot be observed; here it ends when no arm is left."""
 
     def choose(self, standings: Standings) -> Choice:
         """Choose the earliest run that can open an arm."""

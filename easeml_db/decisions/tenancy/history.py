@@ -14,8 +14,9 @@ MARGIN = 50  # that may be kept beside them, so that not each run that ends has 
 
 
 class History:
-    """Closed arms by run. Adding one again replaces it. Of very many runs the oldest are forgotten, but for what their
-    arms cost: nobody asks for their qualities."""
+    """Closed arms by run. Adding one again replaces it. If there are very many runs, the oldest are forgotten except
+    for the costs of their arms: their qualities are no longer used.
+    """
 
     def __init__(self, arms: Iterable[PastArm] = ()) -> None:
         self._arms: dict[int, dict[str, PastArm]] = {}
@@ -59,5 +60,5 @@ class History:
         return seconds / work if work > 0 else None
 
     def knows_cost(self, name: str) -> bool:
-        """Say whether the arm has been closed before, and so needs no pilot."""
+        """Return whether the arm has been closed before, and so needs no pilot."""
         return self._spent.get(name, (0.0, 0.0))[1] > 0

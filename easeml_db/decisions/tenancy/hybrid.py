@@ -38,7 +38,7 @@ class Hybrid:
         self._total = 0.0  # sum of best before the last decision
 
     def copy(self) -> Hybrid:
-        """Return a hybrid that goes on from here by itself."""
+        """Return an independent copy that continues from here."""
         copied = copy.copy(self)
         copied._greedy, copied._round_robin = self._greedy.copy(), self._round_robin.copy()
         return copied
@@ -77,7 +77,7 @@ class Hybrid:
         }  # fmt: skip
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Restore all of it."""
+        """Restore the whole memory."""
         self.is_frozen, self._counter = bool(memory["is_frozen"]), int(memory["counter"])
         self._candidates, self._is_same = memory["candidates"], bool(memory["is_same"])
         self._total, self.n_freezes = float(memory["total"]), int(memory["n_freezes"])

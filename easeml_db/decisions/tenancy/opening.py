@@ -12,7 +12,7 @@ from easeml_db.decisions.tenancy.selector import PolicyDecision
 
 @dataclass(frozen=True)
 class Standing:
-    """How a run stood when a decision was made, so that its tenant can see why it waited."""
+    """The standing of a run at a decision, so that its tenant can see why it waited."""
 
     run_id: int
     is_candidate: bool
@@ -25,7 +25,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Opening:
-    """An arm to open, with all that the decision saw; `memory` is what the policy must not forget."""
+    """An arm to open, with everything that the decision was based on; `memory` is the policy's state to keep."""
 
     run_id: int
     arm_id: int
@@ -39,7 +39,7 @@ class Opening:
     memory: Mapping[str, Any]
 
     def row(self) -> dict[str, Any]:
-        """Return the decision as it is recorded, as JSON values."""
+        """Return the decision as JSON values to record."""
         seen = self.decision
         return {
             "arm_id": self.arm_id, "policy": self.policy, "phase": seen.phase, "opening_number": self.opening_number,
@@ -52,7 +52,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Belief:
-    """What is believed of an arm now; `bound` is None where it is not offered any more."""
+    """The present belief about an arm; `bound` is None if the arm is no longer offered."""
 
     arm_id: int
     mean: float

@@ -43,7 +43,7 @@ POLICIES: Mapping[str, Description] = MappingProxyType(
 
 
 def description(name: str) -> Description:
-    """Return what a policy is. Raises InvalidArgument."""
+    """Return the description of a policy. Raises InvalidArgument."""
     if name not in POLICIES:
         raise InvalidArgument(
             f"policy: there is no tenancy policy {name!r}", hint=f"Choose one of: {', '.join(POLICIES)}."

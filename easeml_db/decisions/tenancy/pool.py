@@ -43,7 +43,7 @@ class Pool:
     # What governs it
 
     def set_tenancy(self, tenancy: Tenancy) -> None:
-        """Set the policy and the tenants' terms; a new policy begins afresh, with what is known of the runs."""
+        """Set the policy and the tenants' settings; a new policy starts afresh from what is known of the runs."""
         before, self._tenancy = self._tenancy, tenancy
         if (before.policy, before.seed) != (tenancy.policy, tenancy.seed):
             bandits, self._selector = self._selector.bandits, self._new_selector()
@@ -53,7 +53,9 @@ class Pool:
             self._renew_terms(role)
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Restore what the policy of an earlier process wrote down with its last decision, once the runs are put."""
+        """Restore the memory that the policy of an earlier process recorded with its last decision, after all runs were
+        added.
+        """
         if memory:
             self._selector.remember(memory["policy"])
             self._costs.unit_seconds = float(memory["unit_seconds"])
@@ -75,12 +77,12 @@ class Pool:
         return run_id in self._arms
 
     def prior_of(self, run: Run) -> Prior:
-        """Return what is believed of a run's arms before any of them is opened."""
+        """Return the prior belief about a run's arms, before any of them is opened."""
         names = [arm.name for arm in run.arms]
         return make_prior(self._tenancy.prior, self.history.qualities(run.task, names, without=run.run_id))
 
     def put_run(self, run: Run, prior: Prior) -> None:
-        """Add a run, or renew it from what the tables say; `prior` is the one that it began with."""
+        """Add a run, or renew it from the tables; `prior` is the one that it began with."""
         before = self._arms.get(run.run_id)
         if before == run.arms:
             return
@@ -112,13 +114,13 @@ class Pool:
             self._renew_terms(tenant)
 
     def set_seconds(self, run_id: int, seconds: Mapping[int, float]) -> None:
-        """Set what pilots and units have timed, in seconds on one slot, by arm."""
+        """Set the times measured by pilots and units, in seconds on one slot, by arm."""
         if run_id in self._arms and self._costs.set_timed(run_id, self._arms[run_id], seconds):
             self._renew_costs(run_id)
             self._renew_unit()
 
     def arm_closed(self, run: Run, arm: Arm) -> None:
-        """Record what an arm of a run came to."""
+        """Record the result of an arm of a run."""
         run_id = run.run_id
         if run_id not in self._arms or arm.quality is None or arm.cost_seconds is None:
             return
@@ -133,8 +135,9 @@ class Pool:
     # Decisions
 
     def choose(self, now_seconds: float, *, n_slots: int, blocked: Collection[int] = ()) -> Opening | None:
-        """Return the arm to open now, or None. Blocked runs are passed over: their tenant has all slots that it may
-        have, or their arms are not timed yet. Expected seconds, for deadlines, are those of an arm on all slots."""
+        """Return the arm to open now, or None. Blocked runs are skipped: their tenant has all slots that it may have,
+        or their arms are not timed yet. Expected seconds, for deadlines, are those of an arm on all slots.
+        """
         selector = self._selector
         n_runs = int(selector.standings.can_open.sum())
         seconds_per_cost = self._costs.unit_seconds / max(n_slots, 1)
@@ -169,11 +172,11 @@ class Pool:
         return [run_id for run_id in self._arms if self._selector.bandits[run_id].t > 1]
 
     def overdue_runs(self, now_seconds: float) -> list[int]:
-        """Return the runs whose tenant's deadline is over."""
+        """Return the runs whose tenant's deadline has passed."""
         return [key for key, deadline in self._selector.deadlines().items() if now_seconds >= deadline]
 
     def untimed_arms(self, run_id: int) -> list[int]:
-        """Return the arms whose costs nobody knows, in a run that has others to compare them with."""
+        """Return the arms of unknown cost, in a run that has others to compare them with."""
         arms = self._arms[run_id]
         untimed = [arm.arm_id for arm in arms if not arm.is_open and not self.history.knows_cost(arm.name)]
         return untimed if len(arms) > 1 else []
@@ -184,7 +187,7 @@ class Pool:
         return self._tenancy.policy
 
     def beliefs(self, run_id: int) -> list[Belief]:
-        """Return what is believed of a run's arms, in their order."""
+        """Return the beliefs about a run's arms, in their order."""
         bandit = self._selector.bandits[run_id]
         return [
             Belief(

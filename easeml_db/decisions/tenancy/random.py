@@ -15,7 +15,9 @@ Same = TypeVar("Same", bound="Draws")
 
 
 class Draws:
-    """A generator for each decision, from the seed and the number of those before: a restart repeats none of them."""
+    """A generator for each decision, from the seed and the number of earlier decisions, so that a restart repeats no
+    draw.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self._seed, self._n = seed % 2**63, 0

@@ -52,7 +52,7 @@ class RunBandit:
 
     @property
     def can_open(self) -> bool:
-        """Say whether an arm is left."""
+        """Return whether an arm is left."""
         return bool(self.offered.any())
 
     @property

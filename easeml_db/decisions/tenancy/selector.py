@@ -134,13 +134,14 @@ class Selector(Generic[Key]):
     # Restarts
 
     def memory(self, policy: Policy | None = None) -> dict[str, Any]:
-        """Return what the policy, or that of a decision, must not forget, as JSON values where keys are such."""
+        """Return what the policy in use, or a given one, must not forget, as JSON values."""
         memory = dict((policy or self.policy).memory())
         return {"runs": list(self._keys), "policy": memory} if memory else {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Restore what another process wrote down, once the runs have joined in the same order of arrival. Those that
-        left or arrived since then leave or arrive for the policy now."""
+        """Restore the memory of another process, once the runs have joined in the same order of arrival. Runs that left
+        or arrived since then leave or arrive for the policy now.
+        """
         if not memory:
             return
         self.policy.remember(memory["policy"])
@@ -156,9 +157,8 @@ class Selector(Generic[Key]):
     def choose(
         self, now_seconds: float = 0.0, *, blocked: Collection[Key] = (), seconds_per_cost: float = 0.0
     ) -> PolicyDecision[Key] | None:
-        """Return the next decision, or None when no run can be served. Nothing changes before `begin`.
-
-        Blocked runs are passed over. `seconds_per_cost` says how long a unit of cost takes, as deadlines ask.
+        """Return the next decision, or None when no run can be served. Nothing changes before `begin`. Blocked runs are
+        skipped. `seconds_per_cost` says how long a unit of cost takes, as deadlines ask.
         """
         view = self._view(blocked, now_seconds, seconds_per_cost)
         if not view.columns.can_open.any():
@@ -179,7 +179,7 @@ class Selector(Generic[Key]):
         self.refresh(key)
 
     def _view(self, blocked: Collection[Key], now_seconds: float, seconds_per_cost: float) -> _View:
-        """Return what a decision sees now: which runs can be served, with which next arm."""
+        """Return the view of a decision now: which runs can be served, with which next arm."""
         columns = replace(self.standings, can_open=self.standings.can_open.copy(), score=self.standings.score.copy())
         columns.can_open[[self._places[key] for key in blocked if key in self._places]] = False
         next_arm = {}

@@ -9,14 +9,16 @@ MAX_STANDINGS = 20
 
 
 class ToldRuns:
-    """The chosen run, those with the largest gaps, and the others by turns, so that each is told of in the end."""
+    """The chosen run, those with the largest gaps, and the others in turn, so that each is recorded eventually."""
 
     def __init__(self) -> None:
         self._last: dict[int, int] = {}  # the decision that last told of a run
         self._n_decisions = 0
 
     def choose(self, gaps: Mapping[int, float], chosen: int) -> set[int]:
-        """Return the runs of which this decision tells. gaps: of all runs with a waiting arm, in order of arrival."""
+        """Return the runs for which this decision is recorded. gaps: of all runs with a waiting arm, in order of
+        arrival.
+        """
         if len(gaps) <= MAX_STANDINGS:
             return set(gaps)
         told = {chosen, *heapq.nlargest(MAX_STANDINGS // 2, gaps, key=lambda run_id: gaps[run_id])}
@@ -25,7 +27,7 @@ class ToldRuns:
         return told.union(heapq.nsmallest(n_left, others, key=lambda run_id: self._last.get(run_id, 0)))
 
     def told(self, run_ids: Iterable[int]) -> None:
-        """Note that a decision which told of these runs is recorded."""
+        """Note that a decision was recorded for these runs."""
         self._n_decisions += 1
         self._last.update(dict.fromkeys(run_ids, self._n_decisions))
 

@@ -18,7 +18,7 @@ LEAST_SECONDS = 1.0
 
 
 class Turns:
-    """Keeps since when tenants have waited, who is served first, and who has slots."""
+    """Keeps track of how long tenants have waited, which is served first, and which have slots."""
 
     def __init__(self, max_wait_seconds: float = 60.0) -> None:
         self.max_wait_seconds = max_wait_seconds
@@ -37,7 +37,7 @@ class Turns:
     def choose(self, now_seconds: float, wanting: Collection[str], weight: Callable[[str], float]) -> str | None:
         """Return the tenant to serve first; None: the oldest arm, as always.
 
-        `wanting` have something that could start; those that just had a slot count as working.
+        `wanting` are the tenants with something that could start; those that just had a slot count as working.
         """
         waiting = [tenant for tenant in wanting if tenant not in self._working]
         self._waits_since = {tenant: self._waits_since.get(tenant, now_seconds) for tenant in waiting}

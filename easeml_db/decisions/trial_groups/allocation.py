@@ -25,7 +25,8 @@ from easeml_db.words.topology import Device
 
 @dataclass(frozen=True)
 class DeviceShare(SizedTrial):
-    """What a trial's next unit runs on: one slot of each of `devices`; below width 1, beside others on that device."""
+    """The devices of a trial's next unit: one slot of each of `devices`; below width 1, beside others on that device.
+    """
 
     devices: tuple[Device, ...]
 
@@ -49,7 +50,7 @@ class ShareChange:
 
 @dataclass(frozen=True)
 class AllocationLog:
-    """What was decided, to be written down: groups that came, decisions in their order, groups that ended."""
+    """Decisions to be recorded: groups that arrived, decisions in their order, groups that ended."""
 
     groups: tuple[NewGroup, ...] = ()
     changes: tuple[ShareChange, ...] = ()
@@ -84,13 +85,13 @@ def ready(
 
 
 def _is_open(device: Device, share: DeviceShare, busy: Iterable[DeviceShare]) -> bool:
-    """Say whether a unit of this share may start beside those that are under way."""
+    """Return whether a unit of this share may start beside those that are under way."""
     there = [other for other in busy if any(device.name == each.name for each in other.devices)]
     return not there or (share.is_packed and all(other.is_packed for other in there))
 
 
 class Allocator:
-    """Placements of one run. Told everything that is open, it finds out what came, left or changed."""
+    """Placements of one run. Given everything that is open, it finds out what arrived, left or changed."""
 
     def __init__(self, *, min_gain: float = 0.1, min_reports: float = 5) -> None:
         self._min_gain, self._min_reports = min_gain, min_reports
@@ -116,9 +117,8 @@ class Allocator:
         eps_seconds: float,
         again: Collection[int] = (),
     ) -> None:
-        """Read the open trials with h_1 of what each has left (above 0), and the devices there are; decide.
-
-        Trials in `again` were done and have come anew: they are in another group.
+        """Read the open trials with h_1 of their remaining work (above 0) and the existing devices, and decide. Trials
+        in `again` were done and have arrived again: they are in another group.
         """
         has_more_devices = self._set_devices(devices)
         has_changed = seconds.keys() != self._seconds.keys() or profile != self._profile or bool(again)
@@ -153,7 +153,7 @@ class Allocator:
         return tuple(self._new)
 
     def take_log(self) -> AllocationLog:
-        """What was decided since the last call."""
+        """Return the decisions since the last call."""
         log = AllocationLog(tuple(self._new), tuple(self._log), tuple(self._ended))
         self._new, self._log, self._ended = [], [], []
         return log
@@ -161,7 +161,7 @@ class Allocator:
     # What is there
 
     def _set_devices(self, devices: Sequence[Device]) -> bool:
-        """Say whether there is more than there was: another device, or another slot on one."""
+        """Set the devices; return whether there are more than before: another device, or another slot on one."""
         for device in devices:
             self._numbers.setdefault(device.name, len(self._numbers))
         before, self._devices = self._devices, {self._numbers[device.name]: device for device in devices}
@@ -179,7 +179,7 @@ class Allocator:
         self._waiting = [trial for trial in self._waiting if trial in self._group_of]
 
     def _displaced(self) -> list[int]:
-        """Take away what trials cannot keep: devices that are gone, places for more than fit, widths above d."""
+        """Take from trials what they cannot keep: devices that are gone, places beyond capacity, widths above d."""
         n_on: dict[int, int] = {}
         lost = []
         for trial, place in list(self._placed.items()):
@@ -206,7 +206,7 @@ class Allocator:
     # Decisions
 
     def _place(self) -> None:
-        """StaticFluid for all that wait, on what is idle."""
+        """Run StaticFluid for all waiting trials, on idle devices."""
         occupancy = self._occupancy()
         budgets = [Budget(trial, self._seconds[trial]) for trial in self._waiting]
         wanted = sized(budgets, len(occupancy.idle()), self._profile)

@@ -11,7 +11,7 @@ from easeml_db.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class Budget:
-    """What a trial may still train: h_1, seconds on one device of its own. Raises InvalidArgument."""
+    """The remaining work of a trial: h_1, seconds on one device of its own. Raises InvalidArgument."""
 
     trial_id: int
     seconds: float
@@ -29,7 +29,7 @@ class TrialGroup:
     """Trials that arrive together, and whose makespan is to be short.
 
     It arrives when all groups named in `after` have ended. Trials that wait start by priority, the highest first.
-    Raises InvalidArgument where it is empty or names a trial twice.
+    Raises InvalidArgument if it is empty or names a trial twice.
     """
 
     group_id: int
@@ -70,7 +70,7 @@ class DevicePlacement(SizedTrial):
 
 @dataclass(frozen=True)
 class RunningTrial:
-    """A trial that runs: `seconds` is h_1 of what is left; `n_reports` counts since its last resize."""
+    """A running trial: `seconds` is h_1 of its remaining work; `n_reports` counts since its last resize."""
 
     placement: DevicePlacement
     seconds: float
@@ -84,7 +84,7 @@ class RunningTrial:
 
 @dataclass(frozen=True)
 class Resize:
-    """A trial that stops on its devices and goes on with others, at the end of its current iteration."""
+    """A trial that leaves its devices and continues on others, at the end of its current iteration."""
 
     before: DevicePlacement
     after: DevicePlacement

@@ -43,7 +43,7 @@ class DeviceOccupancy:
         return [device for device in self.devices if not self._on[device]]
 
     def shared(self) -> dict[int, list[float]]:
-        """Devices that others may share: device -> h_1 of what is left of each trial there."""
+        """Devices that others may share: device -> h_1 of the remaining work of each trial there."""
         found: dict[int, list[float]] = {}
         for each in self.running.values():
             if each.placement.is_packed:
@@ -55,7 +55,7 @@ class DeviceOccupancy:
         self._put(RunningTrial(placement, budget.seconds))
 
     def resize(self, resizes: Sequence[Resize], seconds: float) -> None:
-        """Move trials, all at once; each stands still for so many seconds."""
+        """Move trials, all at once; each pauses for a number of seconds."""
         moving = [self._take(resize.trial_id) for resize in resizes]
         for running_trial, resize in zip(moving, resizes, strict=True):
             self._put(RunningTrial(resize.after, running_trial.seconds, 0.0))

@@ -25,7 +25,9 @@ from easeml_db.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class Resizing:
-    """eps, seconds that a resize costs (infinite: never), and what keeps resizes apart. Raises InvalidArgument."""
+    """eps, seconds that a resize costs (infinite: never), and the minimum distance between resizes. Raises
+    InvalidArgument.
+    """
 
     seconds: float
     min_gain: float = 0.1
@@ -51,11 +53,11 @@ def dynamic_fluid(
     is_freed: bool = True,
     capacities: Mapping[int, int] | None = None,
 ) -> list[Resize]:
-    """Resizes, to be made all at once. `devices` are all there are, with those that trials run on; `capacities` gives
-    the most trials on a device where that is less than c.
+    """Return resizes, to be made all at once. `devices` are all devices, including those that trials run on;
+    `capacities` gives the most trials on a device if that is less than c.
 
     `is_freed` says that a trial has left or devices have come since these were placed; otherwise nothing changes.
-    Raises InvalidArgument where a trial runs on a device that is not among them: stop and place it first.
+    Raises InvalidArgument if a trial runs on a device that is not among them: stop and place it first.
     """
     _check(running, devices)
     if not is_freed:
@@ -94,7 +96,7 @@ class _Plan:
             self._go_up(trial, wanted)
 
     def use_idle(self, running_trial: RunningTrial) -> None:
-        """Let a trial go up on what is still idle."""
+        """Widen a trial onto devices that are still idle."""
         if self.capacity.idle and self._is_rested(running_trial) and running_trial.trial_id not in self._narrowed:
             self._go_up(running_trial.trial_id, self._profile.d)
 
@@ -110,7 +112,7 @@ class _Plan:
         return self.capacity.seconds(trial, width) + self._resizing.seconds
 
     def _free_devices(self, trial: int, wanted: int) -> None:
-        """Narrow others, the shortest first, until there are enough devices; only where going up then pays."""
+        """Narrow others, the shortest first, until there are enough devices; only if widening then pays."""
         if not self._resizing.pays(self._after(trial, wanted), self.capacity.seconds(trial)):
             return
         for other in reversed(self.longest_first):
@@ -120,7 +122,7 @@ class _Plan:
                 self._narrow(other.trial_id, before=self.capacity.seconds(trial))
 
     def _narrow(self, trial: int, *, before: float) -> None:
-        """Narrow a trial if that frees a device, pays, and ends before so many seconds."""
+        """Narrow a trial if that frees a device, pays, and lets it end before a time in seconds."""
         if not self.capacity.own(trial):
             return
         now, width = self.capacity.width(trial), self._wanted[trial]

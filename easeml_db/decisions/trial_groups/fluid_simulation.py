@@ -32,7 +32,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job took. `work_seconds`: h_1 of all trials; `busy_seconds`: device-seconds with a trial on the device."""
+    """The result of a job. `work_seconds`: h_1 of all trials; `busy_seconds`: device-seconds with a trial on the
+    device.
+    """
 
     makespan_seconds: float
     work_seconds: float
@@ -121,7 +123,7 @@ class _Simulation:
                 self._ready.append(group)
 
     def _arrive(self) -> None:
-        """Groups that can, come; then whatever waits starts where it can."""
+        """Let groups arrive that can, then start waiting trials where possible."""
         ready, self._ready = self._ready, []
         for _, together in groupby(sorted(ready, key=_urgency), key=_urgency):
             self._waiting += self._sized(list(together))

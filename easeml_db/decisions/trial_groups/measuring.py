@@ -42,12 +42,12 @@ class Round:
 
 @dataclass(frozen=True)
 class Sample:
-    """What a pilot did: `iteration_ends` is when it began and when each iteration over `n_rows` rows ended, in seconds
-    on one clock.
+    """The result of a pilot: `iteration_ends` is when it began and when each iteration over `n_rows` rows ended, in
+    seconds on one clock.
 
-    `unit_seconds`: what a unit of the trial is going to take, or a gang over a partition for each device.
-    `open_seconds`: how long it took to bring the trial onto its slot. `trial_bytes`: memory that it took at most, and
-    `device_bytes`: that there is, where known.
+    `unit_seconds`: expected duration of a unit of the trial, or of a gang over a partition for each device.
+    `open_seconds`: time to bring the trial onto its slot. `trial_bytes`: the most memory that it took, and
+    `device_bytes`: the memory of the device, if known.
     """
 
     trial_id: int
@@ -61,7 +61,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class MeasuredProfile:
-    """A profile with eps, what a resize costs in seconds, and what it was made of: `measurements`, as JSON values.
+    """A profile with eps, the cost of a resize in seconds, and the measurements behind it: `measurements`, as JSON
+    values.
 
     `n_packed` trials on a device and `n_devices` for a trial were tried at most; `is_bounded` says that packing ended
     because more would not have paid or fitted, and not because there were no more slots or trials.
@@ -75,18 +76,18 @@ class MeasuredProfile:
     measurements: Mapping[str, Any] = field(default_factory=dict)
 
     def covers(self, n_packed: int, n_devices: int) -> bool:
-        """Say whether nothing is left to find out for so many trials on a device, and devices for a trial."""
+        """Return whether nothing is left to measure for a number of trials on a device, and of devices for a trial."""
         is_scaled = n_devices <= self.n_devices or self.profile.d < self.n_devices
         return (self.is_bounded or n_packed <= self.n_packed) and is_scaled
 
     def up_to(self, n_devices: int) -> MeasuredProfile:
-        """The same where a trial can have no more devices than so many."""
+        """Return the same profile for trials with at most a number of devices."""
         profile = self.profile
         return replace(self, profile=replace(profile, d=min(profile.d, n_devices)))
 
 
 class Measuring:
-    """The measurements of one architecture on one kind of device; told results, it says what to run next."""
+    """The measurements of one architecture on one kind of device: given results, it returns what to run next."""
 
     def __init__(
         self,
@@ -127,7 +128,7 @@ class Measuring:
         return None
 
     def record(self, asked: Round, samples: Sequence[Sample]) -> None:
-        """Record what came of a round; samples of pilots that failed are missing."""
+        """Record the result of a round; samples of pilots that failed are missing."""
         self._remember(samples)
         if asked.n_devices > 1:
             self._record_gang(asked, samples)
@@ -187,7 +188,7 @@ class Measuring:
         self._speedups.append(speedup)
 
     def _discard(self, asked: Round) -> None:
-        """Try a round again, or do without what it would have shown."""
+        """Repeat a round, or do without its result."""
         self._n_attempts += 1
         self._n_discarded += 1
         if self._n_attempts < MAX_ATTEMPTS:

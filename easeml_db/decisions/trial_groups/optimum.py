@@ -35,7 +35,7 @@ def optimum(seconds: Sequence[float], n_devices: int, profile: Profile, *, known
 
 @dataclass(frozen=True)
 class _State:
-    """`packed`: for each shared device h_1 of what is left; `wide`: (seconds left, devices); `waiting`: h_1."""
+    """`packed`: for each shared device h_1 of the remaining work; `wide`: (seconds left, devices); `waiting`: h_1."""
 
     now: float
     idle: int

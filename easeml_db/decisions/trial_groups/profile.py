@@ -38,7 +38,7 @@ class Profile:
         return 1 / self.c
 
     def slowdown(self, n_packed: int) -> float:
-        """How much longer each of so many trials on one device takes: alpha^(m-1)."""
+        """How much longer each of m trials on one device takes: alpha^(m-1)."""
         return float(self.alpha ** (n_packed - 1))
 
     def seconds(self, h_1: float, width: float) -> float:

@@ -12,7 +12,7 @@ from easeml_db.decisions.trial_groups.profile import Profile
 
 
 class SharedCapacity:
-    """Occupants by trial, the devices that nobody has, and the resizes so far."""
+    """Occupants by trial, the free devices, and the resizes so far."""
 
     def __init__(
         self, running: Sequence[RunningTrial], devices: Sequence[int], profile: Profile, capacities: Mapping[int, int]
@@ -40,7 +40,7 @@ class SharedCapacity:
         return 1 / len(self.sharers(place.devices[0])) if place.is_packed else place.width
 
     def seconds(self, trial_id: int, width: float | None = None) -> float:
-        """h_w of what a trial has left, by default at the width that it really has."""
+        """h_w of a trial's remaining work, by default at its present width."""
         return self._profile.seconds(self._seconds[trial_id], self.width(trial_id) if width is None else width)
 
     def own(self, trial_id: int) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class SharedCapacity:
         return self.placed[trial_id].devices if self.width(trial_id) >= 1 else ()
 
     def widen(self, trial_id: int, width: int) -> None:
-        """Give a trial so many devices: its own, and idle ones, of which there must be enough."""
+        """Give a trial a number of devices: its own, and idle ones, of which there must be enough."""
         own = self.own(trial_id)
         more = width - len(own)
         devices = (*own, *self.idle[:more])

@@ -30,7 +30,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Filling:
-    """Where trials start, which wait, and when all have ended, in seconds, if nothing is resized."""
+    """The placement: where trials start, which wait, and when all have ended, in seconds, if nothing is resized."""
 
     placements: tuple[DevicePlacement, ...]
     waiting: tuple[Waiting, ...]
@@ -56,7 +56,9 @@ def sized(budgets: Sequence[Budget], n_devices: int, profile: Profile) -> list[W
 
 
 def start(occupancy: DeviceOccupancy, waiting: Sequence[Waiting]) -> list[Waiting]:
-    """Start what finds a place, in this order; return what still waits. A trial that waits lets narrower ones pass."""
+    """Start the trials that find a place, in this order; return those that still wait. Narrower trials may pass one
+    that waits.
+    """
     idle, shared = (
         occupancy.idle(),
         {d: left for d, left in occupancy.shared().items() if len(left) < occupancy.capacity(d)},
@@ -77,7 +79,7 @@ def start(occupancy: DeviceOccupancy, waiting: Sequence[Waiting]) -> list[Waitin
 
 
 def _devices(width: float, idle: Sequence[int], shared: Mapping[int, Sequence[float]]) -> tuple[int, ...]:
-    """The least loaded: by number of trials, then by what they have left; () where there are not enough."""
+    """The least loaded devices: by number of trials, then by their remaining work; () if there are not enough."""
     if width >= 1:
         return tuple(idle[: int(width)]) if len(idle) >= width else ()
     loads = {**dict.fromkeys(idle, ()), **shared}

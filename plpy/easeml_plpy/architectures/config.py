@@ -78,7 +78,7 @@ class NotedConfig(Config):
         return super().get(name, default)
 
     def __contains__(self, name: object) -> bool:
-        """Say whether there is a setting of that name."""
+        """Return whether there is a setting of that name."""
         self.read.add(str(name))
         return super().__contains__(name)
 

@@ -105,7 +105,7 @@ class Hyperparameter:
         return number
 
     def _is_within(self, number: float) -> bool:
-        """Say whether the bounds hold; NaN and infinity never do."""
+        """Return whether the bounds hold; NaN and infinity never do."""
         low = -sys.float_info.max if self.low is None else self.low
         high = sys.float_info.max if self.high is None else self.high
         return low <= number <= high

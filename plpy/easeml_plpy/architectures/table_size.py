@@ -16,12 +16,12 @@ UNIT_SPREAD = math.sqrt(12.0)
 
 
 def is_placed(column: ViewColumn) -> bool:
-    """Say whether a column is a number placed among knots."""
+    """Return whether a column is a number placed among knots."""
     return column.kind == "number" and column.cardinality > 0
 
 
 def is_plain(column: ViewColumn) -> bool:
-    """Say whether a column goes through as it is."""
+    """Return whether a column goes through as it is."""
     return column.kind == "flag" or (column.kind == "number" and not column.cardinality)
 
 

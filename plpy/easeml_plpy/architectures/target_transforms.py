@@ -76,7 +76,7 @@ def target_transform(task: Task, config: Config) -> TargetTransform | None:
 
 
 def is_skewed(low: float, mean: float, high: float) -> bool:
-    """Say whether a target reaches so much further up than down that a transform is worth a try."""
+    """Return whether a target reaches so much further up than down that a transform is worth a try."""
     return high - mean > SKEWED * (mean - low)
 
 

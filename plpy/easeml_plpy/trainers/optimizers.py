@@ -77,7 +77,7 @@ def learning_rate_at(schedule: str, base: float, step: int, n_steps_total: int) 
 
 
 def has_fused_optimizer(optimizer: str, device_type: str, torch_version: str) -> bool:
-    """Say whether that torch release fuses the optimiser's step there (up to a third less time per step)."""
+    """Return whether that torch release fuses the optimiser's step there (up to a third less time per step)."""
     release = tuple(int(part) for part in torch_version.split(".")[:2])
     first = {("adam", "cuda"): (2, 0), ("adamw", "cuda"): (2, 0), ("sgd", "cuda"): (2, 3)}
     return device_type in ("cpu", "cuda") and release >= first.get((optimizer, device_type), (2, 4))

@@ -23,7 +23,7 @@ class StackGains:
         self._gains: dict[tuple[Hashable, int], float] = {}
 
     def pays(self, trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> bool:
-        """Say whether these trials take less time together. Raises NotStackable."""
+        """Return whether these trials take less time together. Raises NotStackable."""
         if n_common_steps(trials, passes) < LEAST_STEPS:
             return False
         key = stack_key(trials[0]), len(trials).bit_length()

@@ -24,5 +24,5 @@ def torch_device(name: str) -> torch.device:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Say whether memory ran out: the CPU allocator raises a plain RuntimeError."""
+    """Return whether memory ran out: the CPU allocator raises a plain RuntimeError."""
     return isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error)

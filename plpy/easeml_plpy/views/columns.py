@@ -38,7 +38,7 @@ class FieldColumns:
     plain: PlainNumbers | None = None
 
     def is_plain(self, field: Field) -> bool:
-        """Say whether a field is one of the plain numbers."""
+        """Return whether a field is one of the plain numbers."""
         return self.plain is not None and isinstance(field, NumericField) and self.plain.has(field)
 
 

@@ -23,11 +23,11 @@ class Auto(DataParallel):
         self._scaling = Scaling()
 
     def pays(self, n_trials: int, n_slots: int) -> bool:
-        """Say whether gangs do more than hopping would."""
+        """Return whether gangs do more than hopping would."""
         return gangs_pay(n_trials, n_slots) and gangs_pay(n_trials, n_slots, self._speedup())
 
     def is_undecided(self) -> bool:
-        """Say whether pilots come first: they tell what hopping would do."""
+        """Return whether pilots come first, to find out what hopping would achieve."""
         return super().is_undecided() or self._hopping.pilots.are_wanted()
 
     def recorded(self, units: Sequence[TrainingUnit], seconds: float) -> float | None:
@@ -38,7 +38,7 @@ class Auto(DataParallel):
         return super().recorded(units, seconds)
 
     def _speedup(self) -> float | None:
-        """Return what gangs of the open trials do in the time of a unit, by the least able architecture."""
+        """Return how much gangs of the open trials do in the time of a unit, for the architecture that gains least."""
         found = []
         for trial_id in self.work.trials:
             architecture = self.work.architecture(trial_id)
@@ -49,9 +49,9 @@ class Auto(DataParallel):
 
 
 def gangs_pay(n_trials: int, n_slots: int, speedup: float | None = None) -> bool:
-    """Say whether `n_trials` that are left on `n_slots` do more as gangs.
+    """Return whether the `n_trials` that are left do more as gangs on `n_slots`.
 
-    `speedup` is what all slots together are known to do in the time of one (None: not known yet); hopping does as much
-    as there are trials.
+    `speedup` is how much all slots together do in the time of one (None: not known yet); hopping does as much as there
+    are trials.
     """
     return 2 * n_trials <= n_slots and (speedup is None or speedup > n_trials)

@@ -31,7 +31,7 @@ class Batched(Hopping):
         super().__init__(work)
 
     def choose(self, offer: SlotOffer) -> Choice:
-        """Return what hopping starts, each unit with those that join it."""
+        """Return the starts of hopping, each unit with those that join it."""
         alone = super().choose(offer)
         keys = {key for start in alone.starts if (key := self._key(start.unit.trial_id)) is not None}
         self._n_open = {key: self._count_open(key) for key in keys}
@@ -88,8 +88,9 @@ class Batched(Hopping):
                 yield trial
 
     def _unit_beside(self, trial: Trial, unit: TrainingUnit, slot: int, offer: SlotOffer) -> TrainingUnit | None:
-        """Return a trial's next unit, over the same partition if it may; None where it is of another kind, or over
-        partitions that the slot does not hold."""
+        """Return a trial's next unit, over the same partition if allowed; None if it is of another kind, or over
+        partitions that the slot does not hold.
+        """
         able = [q for q in open_partitions(trial) if offer.placement.can_run(slot, q)]
         if not able:
             return None

@@ -35,7 +35,7 @@ class Start(NamedTuple):
 
     @property
     def unit(self) -> TrainingUnit:
-        """The unit of rank 0, by whose slot the start is known."""
+        """The unit of rank 0, whose slot identifies the start."""
         return self.units[0]
 
     def slot_by_unit(self) -> tuple[int, ...]:
@@ -45,7 +45,7 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """What an allocation wants now: starts on idle slots, and slots that nobody else is to get, idle or not."""
+    """An allocation's present choice: starts on idle slots, and slots, idle or not, that no other run may get."""
 
     starts: Sequence[Start] = ()
     held_slots: frozenset[int] = frozenset()
@@ -84,7 +84,7 @@ class SlotOffer:
         return self.find_devices()
 
     def without(self, slots: Collection[int]) -> SlotOffer:
-        """Return what is left once these slots have been started on, or are held back."""
+        """Return the offer without these slots, on which something starts or which are held back."""
         if not slots:
             return self
         idle = [slot for slot in self.idle if slot not in slots]
@@ -93,7 +93,7 @@ class SlotOffer:
 
 @dataclass(frozen=True)
 class NewProfile:
-    """What was measured of an architecture on a kind of device, to be written down."""
+    """A measured profile of an architecture on a kind of device, to be recorded."""
 
     architecture: str
     device_kind: str
@@ -101,11 +101,11 @@ class NewProfile:
 
 
 class DeviceRecords(Protocol):
-    """What an allocation that shares devices out reads from the tables and has written there."""
+    """What an allocation that shares out devices reads from the tables, and records there."""
 
     @property
     def is_profiled(self) -> bool:
-        """Whether it has been told which profiles are known."""
+        """Whether it has received the known profiles."""
 
     def set_profiles(self, profiles: Profiles) -> None:
         """Tell it which profiles are known."""
@@ -114,14 +114,14 @@ class DeviceRecords(Protocol):
         """Return the profiles measured since the last call."""
 
     def take_log(self) -> tuple[AllocationLog, Mapping[int, str]]:
-        """Return what was decided since the last call, with a label for each group."""
+        """Return the decisions since the last call, with a label for each group."""
 
 
 class RunHooks:
-    """What happens to a run, told to its allocation. Whoever has nothing to say to a hook leaves it as it is."""
+    """Events of a run, reported to its allocation. The default of each hook does nothing."""
 
     def renewed(self) -> None:
-        """Look again at all that the tables say of the run."""
+        """React to a renewed reading of the run from the tables."""
 
     def trials_opened(self) -> None:
         """Reckon with the trials of one more arm."""
@@ -133,7 +133,7 @@ class RunHooks:
         """Start nothing of a trial any more."""
 
     def piloted(self, trial_id: int, train_seconds: float, sample: Sample | None) -> bool:
-        """Learn from a pilot; return whether it shows how long the trial's units take on a slot."""
+        """Learn from a pilot; return whether it shows the duration of the trial's units on a slot."""
         return True
 
     def unit_lost(self, trial_id: int) -> None:
@@ -161,8 +161,9 @@ class Allocation(RunHooks, ABC):
         """Return what to start now, and the slots to hold back."""
 
     def recorded(self, units: Sequence[TrainingUnit], seconds: float) -> float | None:
-        """Learn from units that were recorded together; return how long one of them takes on a slot, None where these
-        do not tell: those of a gang."""
+        """Learn from units that were recorded together; return the duration of one of them on a slot, or None if they
+        do not show it, as in a gang.
+        """
         is_on_one_slot = len(units) == 1 or self.work.is_whole(units[0].trial_id)
         return seconds / len(units) if is_on_one_slot else None
 
@@ -172,7 +173,8 @@ class Allocation(RunHooks, ABC):
 
     def follow(self, width: int, *, has_own_slots: bool, has_stages: bool = False) -> bool:
         """Give each trial as many slots as the plan says, the run's own or shared ones; return whether that is new.
-        `has_stages`: a stage ends with its last trial, so whoever trains less far goes first."""
+        `has_stages`: a stage ends with its last trial, so trials with nearer targets go first.
+        """
         return False
 
     def n_claims(self, placement: Placement, n_working: int) -> int:

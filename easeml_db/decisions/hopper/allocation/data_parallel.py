@@ -47,7 +47,7 @@ class DataParallel(Allocation):
     # When trials train in gangs
 
     def pays(self, n_trials: int, n_slots: int) -> bool:
-        """Say whether so many trials that are left are to train one after another, each on all slots."""
+        """Return whether that many remaining trials should train one after another, each on all slots."""
         return True
 
     def most_slots(self) -> int | None:
@@ -55,7 +55,7 @@ class DataParallel(Allocation):
         return None
 
     def is_undecided(self) -> bool:
-        """Say whether pilots come first."""
+        """Return whether pilots come first."""
         return bool(self.work.timing)
 
     def _is_parallel(self, n_slots: int) -> bool:
@@ -65,7 +65,7 @@ class DataParallel(Allocation):
         return self.pays(len(self.work.trials) + self.work.n_to_come, n_slots)
 
     def _is_in_gangs(self, trial_id: int) -> bool:
-        """Say whether a trial is started in gangs only."""
+        """Return whether a trial is started in gangs only."""
         return self._has_gangs and self.work.architecture(trial_id) in self.work.run.joint_architectures
 
     def _choose_gangs(self, offer: SlotOffer) -> Choice:
@@ -92,7 +92,7 @@ class DataParallel(Allocation):
         return gang_slots(trials, slots, self.most_slots())
 
     def _gang_slots(self, offer: SlotOffer, slots: Sequence[int]) -> GangSlots:
-        """Share slots out; a trial whose gangs failed too often goes on with one of them."""
+        """Share out slots; a trial whose gangs failed too often continues on one of them."""
         work = self.work
         joint = (trial for trial in work.trials.values() if self._is_in_gangs(trial.trial_id))
         shared = self.share(joint, slots, offer)
@@ -101,7 +101,7 @@ class DataParallel(Allocation):
     # What happens to the run
 
     def renewed(self) -> None:
-        """Look again at all that the tables say of the run."""
+        """React to a renewed reading of the run from the tables."""
         self._hopping.renewed()
 
     def trials_opened(self) -> None:
@@ -117,7 +117,7 @@ class DataParallel(Allocation):
         self._hopping.trial_gone(trial_id)
 
     def recorded(self, units: Sequence[TrainingUnit], seconds: float) -> float | None:
-        """Return how long a unit took; a gang does not tell."""
+        """Return how long a unit took; None for a gang, which does not show it."""
         return self._hopping.recorded(units, seconds)
 
     def take_scheduler_choice(self) -> SchedulerChoice | None:

@@ -34,8 +34,7 @@ def bracket_of(trial: Trial) -> int:
 
 
 class Hopping(Allocation):
-    """Serves the trials that `is_elsewhere` does not name: those are started by another allocation. Those of a lower
-    `rank` go first."""
+    """Serves the trials that no other allocation starts (`is_elsewhere`). Trials of a lower `rank` go first."""
 
     uses_gangs = False
 
@@ -54,7 +53,7 @@ class Hopping(Allocation):
         self._restart_pilots()
 
     def choose(self, offer: SlotOffer) -> Choice:
-        """Return pilots where times are missing, else units, one on each slot."""
+        """Return pilots if times are missing, else units, one on each slot."""
         idle = offer.startable()
         if not idle:
             return Choice()
@@ -75,7 +74,7 @@ class Hopping(Allocation):
     # What happens to the run
 
     def renewed(self) -> None:
-        """Look again at all that the tables say of the run."""
+        """React to a renewed reading of the run from the tables."""
         self._scheduler = None
         self._restart_pilots()
 
@@ -101,7 +100,7 @@ class Hopping(Allocation):
     # The scheduler
 
     def _serve(self, placement: Placement) -> None:
-        """Serve other slots, with the scheduler at hand where it can and was asked for."""
+        """Serve other slots: keep the scheduler if the user named it and it can serve them."""
         self._placement = placement
         scheduler = self._scheduler
         if scheduler is None or not self._planning.is_as_asked(self.planned_run()) or not scheduler.serve(placement):
@@ -148,8 +147,9 @@ class Hopping(Allocation):
         return self._scheduler_in_service().choose(idle, cached)
 
     def _apart(self, idle: Sequence[int], cached: Cached) -> list[Assignment]:
-        """Ask slot by slot, and keep from each the trials that failed there and could go elsewhere, and those that need
-        all partitions where it holds only some."""
+        """Ask slot by slot. Keep from each slot the trials that failed there and could go elsewhere, and, if it holds
+        only some partitions, those that need all.
+        """
         scheduler, work = self._scheduler_in_service(), self.work
         chosen: dict[int, Assignment] = {}
         for slot in idle:
@@ -163,7 +163,7 @@ class Hopping(Allocation):
         return list(chosen.values())
 
     def _is_avoided(self, trial_id: int, slot: int) -> bool:
-        """Say whether a slot cannot run a trial's next unit, or the trial failed there and another slot could."""
+        """Return whether a slot cannot run a trial's next unit, or the trial failed there and another slot could."""
         trial = self.work.trials.get(trial_id)
         if self._placement is None or trial is None:
             return False

@@ -34,13 +34,14 @@ class Planned(DataParallel):
         return is_new
 
     def rank(self, trial: Trial) -> int:
-        """Let the stage under way end first: some trials go on before its last ones are validated, and nobody knows who
-        goes on for good, nor are slots given back, until these are."""
+        """Let the stage under way end first. Some trials go on before its last ones are validated, but until then it is
+        not final which go on, and no slots are released.
+        """
         most = trial.max_epochs + 1
         return trial.bracket * most + trial.due_epochs if self._has_stages else trial.bracket
 
     def pays(self, n_trials: int, n_slots: int) -> bool:
-        """Say whether the plan gives a trial several slots."""
+        """Return whether the plan gives a trial several slots."""
         return self._width > 1
 
     def most_slots(self) -> int:

@@ -45,18 +45,19 @@ def list_allocations() -> list[str]:
 
 
 def uses_gangs(name: str) -> bool:
-    """Say whether an allocation wants to know which architectures can train on several slots at once; asking loads the
-    library that trains, which runs that only hop need not wait for."""
+    """Return whether an allocation needs to know which architectures can train on several slots at once. Finding out
+    loads the training library, for which runs that only hop need not wait.
+    """
     return bool(getattr(ALLOCATIONS.get(name), "uses_gangs", True))
 
 
 def uses_batches(name: str) -> bool:
-    """Say whether an allocation wants to know which trials are of one shape."""
+    """Return whether an allocation needs to know which trials have the same shape."""
     return bool(getattr(ALLOCATIONS.get(name), "uses_batches", False))
 
 
 def create_allocation(work: RunWork) -> Allocation:
-    """Return the allocation that a run asks for. Raises InvalidArgument where there is none of that name."""
+    """Return the allocation that a run asks for. Raises InvalidArgument if none has that name."""
     factory = ALLOCATIONS.get(work.run.allocation)
     if factory is None:
         raise InvalidArgument(

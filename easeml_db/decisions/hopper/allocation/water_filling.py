@@ -47,7 +47,7 @@ class WaterFilling(Allocation):
         self.renewed()
 
     def choose(self, offer: SlotOffer) -> Choice:
-        """Return what to start now; hold back devices that are measured, or that a trial has to itself."""
+        """Return what to start now; hold back devices that are being measured, or that a trial has to itself."""
         devices = offer.devices()
         idle = offer.startable({slot for device in devices for slot in device.slot_ids})
         starts = self._starts(idle, devices, offer)
@@ -69,7 +69,7 @@ class WaterFilling(Allocation):
         return [start for each in wanted if (start := self._start_of(each)) is not None]
 
     def _start_of(self, wanted: TrialSlots) -> Start | None:
-        """Return the units of a start. A trial whose gangs failed too often goes on with one slot."""
+        """Return the units of a start. A trial whose gangs failed too often continues on one slot."""
         trial_id, slots = wanted.trial_id, wanted.slot_ids
         trial, able = self.work.trials[trial_id], able_slots(trial_id, wanted.slot_ids, self.work.attempts)
         is_whole = self.work.is_whole(trial_id) and not wanted.measured_seconds
@@ -85,7 +85,7 @@ class WaterFilling(Allocation):
     # What happens to the run
 
     def renewed(self) -> None:
-        """Queue the trials that want a pilot. Where a procedure starts trials on the way, they are not waited for."""
+        """Queue the trials that need a pilot. If a procedure starts trials on the way, nothing waits for those."""
         is_needed = asked_scheduler(self.work.run) in PILOTED or self.work.run.search is None
         self._pilots.restart(is_needed=is_needed)
 
@@ -94,7 +94,7 @@ class WaterFilling(Allocation):
         self.renewed()
 
     def trial_gone(self, trial_id: int) -> None:
-        """Give up what the trial's pilot was to measure."""
+        """Abandon the measurement of the trial's pilot."""
         self.unit_lost(trial_id)
 
     def recorded(self, units: Sequence[TrainingUnit], seconds: float) -> float | None:
@@ -125,7 +125,7 @@ class WaterFilling(Allocation):
 
     @property
     def is_profiled(self) -> bool:
-        """Whether it has been told which profiles are known."""
+        """Whether it has received the known profiles."""
         return self._profiling.is_told
 
     def set_profiles(self, profiles: Profiles) -> None:
@@ -137,5 +137,5 @@ class WaterFilling(Allocation):
         return self._profiling.take_new()
 
     def take_log(self) -> tuple[AllocationLog, Mapping[int, str]]:
-        """Return what was decided since the last call, with a label for each group."""
+        """Return the decisions since the last call, with a label for each group."""
         return self._sharing.take_log()
