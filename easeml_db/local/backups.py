@@ -13,10 +13,9 @@ from easeml_db.postgres.versions import EXTENSION
 
 
 def back_up(dsn: str, programs: Path, path: Path, *, may_replace: bool = False) -> Dump:
-    """Write a database into a file that only its owner reads, as it is at one instant, and return what the file says.
-
-    Runs go on meanwhile. The file appears when it is whole. programs: the folder of pg_dump and pg_restore.
-    Raises NotAllowed for a file that is there already, EasemlError with what pg_dump said.
+    """Write a database, as of one instant, into a file that only its owner can read; return the file's facts. Runs
+    continue meanwhile. The file appears only when it is complete. programs: the folder of pg_dump and pg_restore.
+    Raises NotAllowed if the file exists, EasemlError with the message of pg_dump.
     """
     if path.exists() and not may_replace:
         raise NotAllowed(f"{path} is there already", hint="Give another name, or --overwrite.")

@@ -34,8 +34,8 @@ def find_binaries() -> Path:
 def find_client_programs(major: int) -> Path:
     """Return the folder of pg_dump and pg_restore of a server's major version, or that of EASEML_BINDIR.
 
-    Those of a newer version write files and statements that an older server does not know, those of an older version
-    refuse a newer server. Raises NotFound where no others are there.
+    Programs of a newer version write files and statements that an older server does not know; those of an older version
+    refuse a newer server. Raises NotFound if only others are installed.
     """
     if chosen := os.environ.get("EASEML_BINDIR"):
         return Path(chosen)
@@ -54,20 +54,20 @@ def find_client_programs(major: int) -> Path:
 
 
 def program_version(program: str | Path) -> int:
-    """Return the major version that a program says it has; 0 where it says none."""
+    """Return the major version that a program reports; 0 if it reports none."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r" (\d+)", said)
     return int(found[1]) if found else 0
 
 
 def _major(folder: Path) -> int:
-    """Return the major version that the folder's name says; 0 where it says none."""
+    """Return the major version in the folder's name; 0 if there is none."""
     found = re.search(r"(\d+)", folder.parent.name)
     return int(found[1]) if found else 0
 
 
 def _has_python(folder: Path) -> bool:
-    """Return whether a server is there, and PL/Python for it."""
+    """Return whether a server is installed there, with PL/Python."""
     if not (folder / "initdb").exists():
         return False
     return (extension_files.share_folder(folder) / "extension" / "plpython3u.control").exists()

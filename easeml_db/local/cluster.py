@@ -42,7 +42,7 @@ def is_initialised(cluster: Path) -> bool:
 
 
 def initialise(cluster: Path, binaries: Path) -> None:
-    """Make the data directory; the superuser's password stands in a file beside it. Raises ServerUnavailable."""
+    """Make the data directory; the superuser's password is in a file beside it. Raises ServerUnavailable."""
     secret = cluster.parent / "password"
     write_private(secret, secrets.token_urlsafe(18))
     # initdb writes PG_VERSION long before it is done: whoever interrupts it leaves no cluster, but a folder beside it.
@@ -73,8 +73,8 @@ def configure(
 ) -> None:
     """Write our settings into a file of their own, which postgresql.conf includes.
 
-    listen: addresses as PostgreSQL reads them, empty for none; socket_mode: who may open the socket; more: settings by
-    name as the file has them.
+    listen: addresses in PostgreSQL's syntax, empty for none; socket_mode: who may open the socket; more: further
+    settings by name, in the file's syntax.
     """
     lines = {**SETTINGS, **(more or {}), "listen_addresses": f"'{listen}'", "port": str(port)}
     lines["unix_socket_directories"] = f"'{socket_folder}'"
@@ -88,7 +88,8 @@ def configure(
 
 
 def choose_port(wanted: int | None, last: int | None) -> int:
-    """Return the port asked for, else that of the last start, else a free one. Raises InvalidArgument if taken."""
+    """Return the requested port, else that of the last start, else a free one. Raises InvalidArgument if it is taken.
+    """
     if wanted is None and last is not None and _is_free(last):
         return last
     if wanted is None:

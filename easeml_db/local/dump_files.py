@@ -32,7 +32,7 @@ class DumpedRole(NamedTuple):
 
 @dataclass(frozen=True)
 class Dump:
-    """What a dump says of itself."""
+    """The facts that a dump records about itself."""
 
     path: Path
     version: str
@@ -42,7 +42,8 @@ class Dump:
 
 
 def read_dump(programs: Path, path: Path) -> Dump:
-    """Return what a dump says of itself. Raises InvalidData for a file that pg_restore cannot read, or of no easeml.
+    """Return the facts that a dump records about itself. Raises InvalidData if pg_restore cannot read it, or it has no
+    easeml.
 
     programs: the folder of pg_restore.
     """
@@ -68,7 +69,7 @@ def read_dump(programs: Path, path: Path) -> Dump:
 
 
 def _is_known_text(printed: str) -> bool:
-    """Return whether bytes that were read as UTF-8 are that."""
+    """Return whether bytes that were read as UTF-8 really are UTF-8."""
     try:
         printed.encode()
     except UnicodeEncodeError:
@@ -92,9 +93,8 @@ def described(path: Path, printed: str) -> Dump:
 
 
 def run_program(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> str:
-    """Run a program of PostgreSQL and return what it printed, as UTF-8 where it is that, whatever the locale.
-
-    Raises EasemlError with what it complained of.
+    """Run a program of PostgreSQL and return its output, read as UTF-8 if possible, whatever the locale. Raises
+    EasemlError with the program's complaint.
     """
     done = subprocess.run(
         command,

@@ -12,7 +12,7 @@ from easeml_db.local.private_files import write_private
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Return what is remembered. Raises NotReady before the first start."""
+    """Return the stored facts. Raises NotReady before the first start."""
     path = folder / "easeml.json"
     if not path.exists():
         raise NotReady(f"there is no private server in {folder}", hint="Start one: easeml up")
@@ -21,7 +21,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def remember(folder: Path, **facts: Any) -> None:
-    """Add facts to those remembered."""
+    """Add to the stored facts."""
     known: dict[str, Any] = {}
     with contextlib.suppress(NotReady):
         known = read_facts(folder)

@@ -29,7 +29,7 @@ MAX_BYTES, N_FILES = 10_000_000, 5
 
 
 class Journal:
-    """Writes what a coordinator says and hears. Units that are recorded are written only where asked for."""
+    """Writes a coordinator's messages, sent and received. Recorded units are written only on request."""
 
     def __init__(self, path: Path | None = None, *, is_json: bool = False, has_units: bool = False) -> None:
         self._handler = logging.StreamHandler(sys.stderr) if path is None else _file(path)
@@ -40,7 +40,7 @@ class Journal:
         self._write("coordinator", text, {})
 
     def heard(self, message: Message) -> None:
-        """Write a line about a message that somebody may want to know of."""
+        """Write a line about a message that may interest an operator."""
         match message:
             case UnitRecorded(order, seconds, _, failures):
                 if self._has_units:

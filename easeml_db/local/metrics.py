@@ -66,7 +66,7 @@ class Metrics:
         return self._page
 
     async def _health(self) -> Mapping[str, Any]:
-        """Return the row of easeml.health; without a server there is none, and the counters are told all the same."""
+        """Return the row of easeml.health. Without a server there is none, but the counters are still served."""
         session = StoreSession(self._dsn, "easeml coordinator (metrics)", statement_timeout="5s")
         try:
             await session.open()

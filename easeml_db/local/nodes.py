@@ -19,7 +19,7 @@ SERVICES = "pg_service.conf"
 
 
 def start_nodes(server: Embedded, names: Sequence[str]) -> None:
-    """Start a node for each name, making what is missing, and tell the coordinator their services, pg_NAME."""
+    """Start a node for each name, making what is missing, and add their services, pg_NAME, for the coordinator."""
     server.prepare_folders()
     sections = []
     for name in names:

@@ -22,7 +22,8 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder that only the server's user enters; one that is there must be such a folder. Raises NotAllowed."""
+    """Make a folder that only the server's user may enter; an existing one must be private as well. Raises NotAllowed.
+    """
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     info = path.lstat()
@@ -32,7 +33,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def check_folder(path: Path, forbidden: int = OTHERS_WRITE) -> None:
-    """Refuse a folder that is a link, is somebody else's, or whose mode gives others what is forbidden."""
+    """Refuse a folder that is a link, belongs to somebody else, or has a mode with forbidden rights for others."""
     info = path.lstat()
     if not stat.S_ISDIR(info.st_mode):
         raise _refusal(path, "is a symbolic link or a file")
@@ -43,12 +44,13 @@ def check_folder(path: Path, forbidden: int = OTHERS_WRITE) -> None:
 
 
 def own_target(path: Path) -> Path:
-    """Return where a link of ours leads; whatever else stands there is returned as it is, to be checked."""
+    """Return the target of a link of ours; any other path is returned unchanged, to be checked."""
     return path.resolve() if path.is_symlink() and path.lstat().st_uid in owners() else path
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only the server's user reads, in one step: nobody sees half of it, and no link is followed."""
+    """Write a file that only the server's user can read, in one step: nobody sees half of it, and no link is followed.
+    """
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:

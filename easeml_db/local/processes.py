@@ -85,9 +85,8 @@ def prediction_memory_bytes() -> int:
 
 
 def available_cores(quota: Path = CPU_QUOTA) -> int:
-    """Return how many cores this process may use: those that it may run on, or as many as its container's time fills.
-
-    quota: the file in which the kernel tells microseconds, or max, and the period.
+    """Return how many cores this process may use: those that it may run on, or as many as its container's CPU quota
+    allows. quota: the file in which the kernel reports microseconds, or max, and the period.
     """
     n_cores = len(os.sched_getaffinity(0))
     told = quota.read_text(encoding="ascii").split() if quota.exists() else []
@@ -107,7 +106,7 @@ def package_build() -> float:
 def run_as_server(
     command: Sequence[str | Path], *, check: bool = True, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command as the server's user. Raises ServerUnavailable where it fails and `check` is set."""
+    """Run a command as the server's user. Raises ServerUnavailable if it fails and `check` is set."""
     # Output goes to files: the server would keep a pipe open for as long as it lives.
     with tempfile.TemporaryFile("w+") as output:
         done = subprocess.run(
@@ -122,7 +121,7 @@ def run_as_server(
 
 
 def last_lines(log: Path, n_lines: int = 5) -> str:
-    """Return the end of a log, or nothing where there is none."""
+    """Return the end of a log; empty if there is none."""
     if not log.exists():
         return ""
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-n_lines:])

@@ -64,10 +64,8 @@ def only_restore(connection: Connection) -> Iterator[None]:
 
 
 def options_of(connection: Connection, name: str) -> str | None:
-    """Return the options of CREATE DATABASE that make one like a database, or None where there is none.
-
-    Raises InvalidArgument for a name that is too long, NotAllowed for a database with more than its successor would
-    have.
+    """Return the options of CREATE DATABASE that make a database like an existing one, or None if there is none. Raises
+    InvalidArgument for a name that is too long, NotAllowed for a database with settings that its successor would lack.
     """
     if len(name.encode()) > MAX_NAME_BYTES:
         raise InvalidArgument(f"expected a database name of at most {MAX_NAME_BYTES} bytes, got {name!r}")
@@ -82,7 +80,7 @@ def options_of(connection: Connection, name: str) -> str | None:
 
 
 def is_half_dropped(connection: Connection, name: str) -> bool:
-    """Return whether somebody's DROP DATABASE was interrupted, as by a restore that was killed."""
+    """Return whether a DROP DATABASE was interrupted, for example by a restore that was killed."""
     return bool(connection.execute(HALF_DROPPED, [name]).fetchall())
 
 
@@ -95,9 +93,8 @@ def place_beside(name: str) -> str:
 
 
 def make_beside(connection: Connection, name: str, options: str | None) -> str:
-    """Create the database in which a restore into another works, and return its name; drop what a killed one left.
-
-    Raises NotAllowed for one that no restore into that database made, or in which one is still at work.
+    """Create the database in which a restore into another works, and return its name; drop what a killed restore left.
+    Raises NotAllowed if a database of that name was not made by such a restore, or if one is still at work in it.
     """
     beside, mark = place_beside(name), _mark(name)
     found = connection.execute(REMARK, [beside]).fetchone()

@@ -24,8 +24,9 @@ ROLES = """SELECT rolname, pg_catalog.shobj_description(oid, 'pg_authid') IS NOT
 
 
 def make_roles(connection: Connection, roles: Mapping[str, DumpedRole]) -> tuple[str, ...]:
-    """Create the roles that are missing, without passwords and without a superuser's rights; return their names, and
-    those that a killed restore made."""
+    """Create the missing roles, without passwords and without a superuser's rights; return their names, and the roles
+    that a killed restore made.
+    """
     known = _known(connection)
     with connection.transaction():
         for name in sorted(set(roles) - set(known)):
@@ -38,9 +39,8 @@ def make_roles(connection: Connection, roles: Mapping[str, DumpedRole]) -> tuple
 def complete_roles(
     connection: Connection, roles: Mapping[str, DumpedRole], new: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Make new roles members of easeml's groups and of one another; roles that were there keep what they have.
-
-    Return the other memberships that the dump names, as (role, group): a group of that name may be anything here.
+    """Make new roles members of easeml's groups and of one another; existing roles stay unchanged. Return the other
+    memberships that the dump names, as (role, group), because a group of that name may be anything here.
     """
     left = []
     for name in new:
@@ -54,7 +54,7 @@ def complete_roles(
 
 
 def drop_unfinished_roles(connection: Connection, roles: Mapping[str, DumpedRole]) -> None:
-    """Take away what make_roles made, except roles that somebody gave something meanwhile."""
+    """Drop the roles that make_roles made, except those that have been given something since."""
     for name, is_unfinished in _known(connection).items():
         if is_unfinished and name in roles:
             with contextlib.suppress(psycopg.errors.DependentObjectsStillExist):

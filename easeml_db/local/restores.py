@@ -44,7 +44,7 @@ ROWS = """SELECT what, n FROM (VALUES ('run(s)', (SELECT count(*) FROM easeml.ru
 
 
 class Restored(NamedTuple):
-    """What a restore came to."""
+    """The result of a restore."""
 
     database: str
     dump: Dump
@@ -57,10 +57,9 @@ class Restored(NamedTuple):
 def restore(
     dsn: str, programs: Path, path: Path, *, n_jobs: int, allow_missing: bool = False, ends_sessions: bool = False
 ) -> Restored:
-    """Restore a backup into the database that a superuser's connection string names, which is made if it is not there.
-
-    The database must hold nothing of anybody's. ends_sessions: end sessions that are left in it, instead of refusing.
-    Raises InvalidData for a file that is no backup, VersionMismatch, NotAllowed, EasemlError with what failed.
+    """Restore a backup into the database that a superuser's connection string names, and create it if necessary. The
+    database must hold nobody's data. ends_sessions: end sessions in it instead of refusing. Raises InvalidData for a
+    file that is not a backup, VersionMismatch, NotAllowed, EasemlError with what failed.
     """
     dump, name = check(dsn, programs, path)
     with connect_now(make_conninfo(dsn, dbname="postgres"), "easeml restore") as connection:
@@ -72,9 +71,8 @@ def restore(
 
 
 def check(dsn: str, programs: Path, path: Path) -> tuple[Dump, str]:
-    """Refuse what no restore could do, before anything is stopped or changed; return the dump and the database's name.
-
-    Raises InvalidData for a file that is no backup, VersionMismatch for a newer one, NotAllowed where rows are.
+    """Refuse an impossible restore before anything is stopped or changed; return the dump and the database's name.
+    Raises InvalidData for a file that is not a backup, VersionMismatch for a newer one, NotAllowed if rows exist.
     """
     dump = read_dump(programs, path)
     if is_older(__version__, dump.version):
@@ -121,7 +119,7 @@ def _restore(
 
 
 def _fill(dsn: str, programs: Path, dump: Dump, n_jobs: int, allow_missing: bool) -> str:
-    """Bring the rows, update what is older, and look whether everything is there; return what was found."""
+    """Load the rows, update an older extension, and check that everything is there; return what was found."""
     command: list[str | Path] = [programs / "pg_restore", "--exit-on-error"]
     is_former = is_older(dump.version, __version__)
     with tempfile.NamedTemporaryFile(

@@ -49,7 +49,7 @@ SERVICE_SETTINGS = {"search_path": "pg_catalog, pg_temp", "idle_in_transaction_s
 
 
 def default_folder() -> Path:
-    """Return where the private server lives unless told otherwise: the user's data folder, or /var/lib for root."""
+    """Return the default folder of the private server: the user's data folder, or /var/lib for root."""
     if os.geteuid() == 0:
         return Path("/var/lib/easeml/default")
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
@@ -69,7 +69,7 @@ class Embedded:
 
     @property
     def socket_folder(self) -> Path:
-        """Where the socket is: in the folder, or under a short name where that path would be too long."""
+        """The folder of the socket: in the server's folder, or under a short name if that path would be too long."""
         own = self.folder / "socket"
         if len(str(own / ".s.PGSQL.65535")) <= MAX_SOCKET_PATH:
             return own
@@ -77,7 +77,7 @@ class Embedded:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is remembered of the server: its port and binaries. Raises NotReady before the first start."""
+        """The stored facts of the server: its port and binaries. Raises NotReady before the first start."""
         return read_facts(self.folder)
 
     def dsn(self, user: str = SUPERUSER, database: str = DATABASE) -> str:
@@ -164,7 +164,9 @@ class Embedded:
     # Details
 
     def check_build(self) -> None:
-        """Refuse a cluster whose extension has this version's number and other contents: nothing could update it."""
+        """Refuse a cluster whose extension has this version's number but other contents, because nothing could update
+        it.
+        """
         known = self.facts.get("extension_version"), self.facts.get("extension_build")
         if known[0] == __version__ and known[1] != extension_files.fingerprint():
             raise VersionMismatch(
@@ -177,7 +179,7 @@ class Embedded:
         remember(self.folder, extension_version=__version__, extension_build=extension_files.fingerprint())
 
     def prepare_folders(self) -> None:
-        """Make the folders of data and socket, or check that nobody else has prepared them. Raises NotAllowed."""
+        """Make the folders of data and socket, or check that no other user has prepared them. Raises NotAllowed."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)

@@ -20,14 +20,14 @@ class PostgresAllocations:
         self._session = session
 
     async def profiles(self, run_id: int) -> Mapping[tuple[str, str], MeasuredProfile]:
-        """Return what is known of devices for the run's dataset, by (architecture, kind of device)."""
+        """Return the known device profiles for the run's dataset, by (architecture, kind of device)."""
         return {
             (row.pop("architecture"), row.pop("device_kind")): _profile(row)
             for row in await self._session.rows("read_profiles", run_id=run_id)
         }
 
     async def keep_profile(self, run_id: int, architecture: str, device_kind: str, measured: MeasuredProfile) -> None:
-        """Record what was measured before a run's first units."""
+        """Record the profile that was measured before a run's first units."""
         values = asdict(measured)
         values |= values.pop("profile") | {"measurements": json.dumps(measured.measurements, allow_nan=False)}
         await self._session.write(

@@ -25,9 +25,8 @@ MAX_RUNS_AT_ONCE, NEXT_RUNS_SECONDS = 20, 0.05
 
 @dataclass(frozen=True)
 class SeenRun:
-    """An open run as a look finds it. It may have ended and be open again since the last look: `n_resumes` tells.
-
-    `holders` tells whether partitions have come to other segments.
+    """An open run as a poll finds it. `n_resumes` shows whether it has ended and been resumed since the last poll,
+    `holders` whether partitions have moved to other segments.
     """
 
     tenant: str
@@ -36,7 +35,8 @@ class SeenRun:
 
 
 def changed_runs(before: Mapping[int, SeenRun], now: Mapping[int, SeenRun]) -> list[int]:
-    """Return the runs that are over, new or changed; tenants take turns, so that none waits for all runs of another."""
+    """Return the runs that are over, new or changed, with tenants in turn, so that none waits for all runs of another.
+    """
     over = [run_id for run_id in before if run_id not in now]
     others = [run_id for run_id, seen in now.items() if seen != before.get(run_id)]
     by_tenant: dict[str, list[int]] = {}
@@ -46,7 +46,7 @@ def changed_runs(before: Mapping[int, SeenRun], now: Mapping[int, SeenRun]) -> l
 
 
 class Changes:
-    """Delivers a message for what has changed since the last look; a session of its own waits for nobody's."""
+    """Delivers a message for each change since the last poll; its own session waits for no other statement."""
 
     def __init__(self, dsn: str, deliver: Callable[[Message], None]) -> None:
         self._session = StoreSession(dsn, "easeml coordinator (changes)")
@@ -60,13 +60,13 @@ class Changes:
         await self._session.open()
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         if self._looking is not None:
             self._looking.cancel()
         await self._session.close()
 
     async def watch(self) -> None:
-        """Deliver what changes from now on."""
+        """Deliver changes from now on."""
         found = await self._session.row("look")
         self._runs = _seen_runs(found)
         self._slots, self._terms = found["slots"], found["terms"]
@@ -88,7 +88,7 @@ class Changes:
             pause_seconds = NEXT_RUNS_SECONDS if n_left else LOOK_SECONDS
 
     def compare(self, found: Mapping[str, Any]) -> int:
-        """Deliver what has changed; return how many runs are left for the next look."""
+        """Deliver changes; return how many runs are left for the next poll."""
         if found["slots"] != self._slots:
             self._deliver(SlotsChanged())
         if found["terms"] != self._terms:

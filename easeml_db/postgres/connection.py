@@ -33,7 +33,7 @@ REPLACED = re.compile(
 
 
 async def connect(dsn: str, application_name: str, **settings: str) -> psycopg.AsyncConnection[dict[str, Any]]:
-    """Open an autocommit connection with server settings; raise ServerUnavailable when there is no server."""
+    """Open an autocommit connection with server settings. Raises ServerUnavailable if there is no server."""
     options = " ".join(f"-c {name}={value}" for name, value in {**settings, **PATH_SETTING}.items())
     try:
         return await psycopg.AsyncConnection.connect(
@@ -67,7 +67,7 @@ def connect_now(
 
 
 def not_a_connection_string(error: psycopg.Error) -> InvalidArgument:
-    """Say what a connection string looks like, and what the driver said of the one given."""
+    """Return the error for an invalid connection string, with an example of a valid one and the driver's message."""
     return InvalidArgument(
         f"--dsn: expected a connection string: {' '.join(str(error).split())}",
         hint="For example 'host=localhost dbname=shop user=anna', or postgresql://anna@localhost/shop.",
@@ -75,7 +75,7 @@ def not_a_connection_string(error: psycopg.Error) -> InvalidArgument:
 
 
 def unavailable(error: psycopg.Error) -> ServerUnavailable:
-    """Say that the server cannot be reached, and what the driver said."""
+    """Return the error that the server cannot be reached, with the driver's message."""
     text = " ".join(str(error).split())
     return ServerUnavailable(
         f"the server cannot be reached: {text}",
@@ -84,17 +84,17 @@ def unavailable(error: psycopg.Error) -> ServerUnavailable:
 
 
 def primary(error: psycopg.Error) -> str:
-    """Return what went wrong in one line: without details, context, and what PL/Python puts before a message."""
+    """Return an error's message in one line, without details, context and PL/Python's prefix."""
     return PREFIX.sub("", error.diag.message_primary or " ".join(str(error).split()))
 
 
 def out_of_space(error: psycopg.Error) -> OutOfSpace:
-    """Say that a disk of the server is full, and what the server said."""
+    """Return the error that a disk of the server is full, with the server's message."""
     return OutOfSpace(f"the server's disk is full: {primary(error)}", hint="Make room; work goes on by itself.")
 
 
 def rows_held(error: psycopg.Error) -> RowsHeld:
-    """Say that somebody's open transaction holds what was to be written."""
+    """Return the error that somebody's open transaction has locked the rows to be written."""
     return RowsHeld(f"an open transaction is in the way: {primary(error)}", hint="Commit it, or roll it back.")
 
 
@@ -113,13 +113,14 @@ def server_error(error: psycopg.Error) -> EasemlError:
 
 
 def is_replaced(error: psycopg.Error) -> bool:
-    """Return whether a statement met functions or tables that somebody has dropped, or dropped and made again."""
+    """Return whether a statement failed on functions or tables that have been dropped, or dropped and recreated."""
     return error.sqlstate in ("XX000", *MISSING) and bool(REPLACED.search(error.diag.message_primary or ""))
 
 
 def unit_error(error: psycopg.Error) -> EasemlError:
-    """Say whose fault a failed unit was: OutOfSpace or RowsHeld (run it again later), SlotLost (run it again now), an
-    error of class ML, or the trial's own."""
+    """Return the error that says whose fault a failed unit was: OutOfSpace or RowsHeld (run it again later), SlotLost
+    (run it again now), an error of class ML, or the trial's own.
+    """
     if error.sqlstate == "53100":
         return out_of_space(error)
     if error.sqlstate == "55P03":

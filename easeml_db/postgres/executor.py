@@ -36,7 +36,8 @@ PATIENCE = 0.5  # of ranks with a silent peer, as a share of the lease: they are
 
 
 class PostgresExecutor:
-    """Runs units by CALL over one session a slot, gangs by one on each; what comes of them is delivered as messages.
+    """Runs each unit by a CALL on its slot's session, and gangs by one CALL on each; outcomes are delivered as
+    messages.
 
     A unit that shows no sign of life for `unit_lease_seconds` is cancelled, then terminated, then given up.
     """
@@ -80,7 +81,7 @@ class PostgresExecutor:
             await session.cancel()
 
     async def close(self) -> None:
-        """Cancel what runs and close all sessions."""
+        """Cancel running units and close all sessions."""
         await self.open([])
         if self._watching is not None:
             self._watching.cancel()
@@ -101,7 +102,7 @@ class PostgresExecutor:
         await self._answer_failure(order, outcome)
 
     def _answer(self, message: UnitRecorded | Piloted | UnitFailed | SlotStuck) -> None:
-        """Deliver what came of an order, once."""
+        """Deliver the outcome of an order, once."""
         order = message.order
         if self._orders.get(order.slot_id) is order:
             for slot_id in order.slot_ids:
@@ -172,7 +173,7 @@ class PostgresExecutor:
                 await self._give_up(slot_id)
 
     async def _give_up(self, slot_id: int) -> None:
-        """Abandon a slot and its session; the coordinator fences it before it goes on elsewhere."""
+        """Abandon a slot and its session; the coordinator fences the unit before it is repeated elsewhere."""
         call = self._calls.get(slot_id)
         if call is None:
             return

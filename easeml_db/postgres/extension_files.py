@@ -34,7 +34,7 @@ def build(extension: str = "easeml") -> str:
 
 
 def texts() -> dict[str, str]:
-    """Return what the server needs by file name: this version, the released ones, and the way from each to this one."""
+    """Return the extension's files by name: this version, the released ones, and the updates from each to this one."""
     folder = sql_folder()
     controls = [folder / "easeml.control", folder / "segment" / "easeml_segment.control"]
     released = [*controls, *sorted((folder / "upgrades").glob("easeml--*.sql"))]

@@ -19,9 +19,10 @@ RESTS = 4  # times as long as the forecast took
 
 @dataclass(frozen=True)
 class Cadence:
-    """How often a run is forecast: first after `first_seconds`, and as often while nothing is known of its times; then
-    after each twentieth of its age, at most every `least_seconds` and at least every `most_seconds`; no longer than
-    `timeout_seconds` each, and after one that failed not for `failed_seconds`."""
+    """How often a run is forecast: every `first_seconds` while its times are unknown; then after each twentieth of its
+    age, at most every `least_seconds` and at least every `most_seconds`. Each forecast takes no longer than
+    `timeout_seconds`; after a failed one the run rests for `failed_seconds`.
+    """
 
     first_seconds: float = 1.0
     least_seconds: float = 5.0

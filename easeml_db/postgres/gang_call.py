@@ -53,7 +53,7 @@ class Tokens:
         self._n_groups: dict[int, int] = {}  # by slot, since its session was opened
 
     def of(self, slot_ids: tuple[int, ...]) -> str:
-        """Return the token of these slots, by rank; a new one where there is none."""
+        """Return the token of these slots, by rank; a new one if there is none."""
         if slot_ids not in self._tokens:
             self._tokens[slot_ids] = secrets.token_hex(16)
             for slot_id in slot_ids:
@@ -78,7 +78,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an order: the result of rank 0, or the error that explains most; and the slots that are stuck."""
+    """The outcome of an order: the result of rank 0, or the error that explains most; and the slots that are stuck."""
 
     result: Result | None
     error: EasemlError | None

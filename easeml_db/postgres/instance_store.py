@@ -39,7 +39,7 @@ class PostgresInstances:
         return bool((await self._session.needed("attach_slots", journal=journal)).get("has_slots"))
 
     async def release(self, instance_id: int) -> None:
-        """Give back slots that were taken for an instance, and let those that were added end their units."""
+        """Return the slots that were taken for an instance, and drain those that were added for it."""
         await self._session.needed("release_instance", journal=self._journal(instance_id=instance_id))
 
     async def end(self, instance_id: int, status: str, cost: float, reason: str | None = None) -> None:
@@ -48,7 +48,7 @@ class PostgresInstances:
         await self._session.needed("end_instance", journal=journal)
 
     async def keep_call(self, instance_id: int, program: str, outcome: str, output: str) -> None:
-        """Record what a program said."""
+        """Record the output of a program."""
         journal = self._journal(instance_id=instance_id, program=program, outcome=outcome, output=output)
         await self._session.write("keep_call", journal=journal)
 

@@ -23,10 +23,9 @@ STANDBY_SECONDS = 1.0
 
 
 class PostgresLease:
-    """LeaseStore on PostgreSQL. Whoever finds the holder's session gone, or its last sign of life old, takes over.
-
-    Signs of life have a session and a task of their own, so that they wait behind no other statement. A coordinator
-    that lost the lease may go on for a moment: the number fences it.
+    """LeaseStore on PostgreSQL. A coordinator that finds the holder's session gone, or its last sign of life old, takes
+    over. Signs of life have a session and a task of their own, so that they wait behind no other statement. A
+    coordinator that has lost the lease may continue for a moment; the lease number fences its writes.
     """
 
     def __init__(
@@ -52,8 +51,7 @@ class PostgresLease:
 
     async def acquire(self) -> int:
         """Wait until nobody holds the lease, then draw a new number; report once that another coordinator has it.
-
-        Raises NotAllowed in a database that was restored in part only: units would go on from what is lost.
+        Raises NotAllowed in a partly restored database, where units would continue from lost states.
         """
         await self._own.row("finish_restore")
         is_told = False

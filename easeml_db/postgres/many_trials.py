@@ -12,10 +12,8 @@ Made = TypeVar("Made")
 
 
 async def made_of(n_trials: int, work: Callable[[], Made]) -> Made:
-    """Do work at once, or in a thread where it takes tens of milliseconds, as of very many trials.
-
-    What such a run comes to is kept for as long as it is open. So it is set aside from what is looked through for
-    garbage, which holds all threads.
+    """Do work at once, or in a thread if it takes tens of milliseconds, as with very many trials. The resulting objects
+    are kept as long as the run is open, so they are excluded from garbage collection, which stops all threads.
     """
     if n_trials < MANY_TRIALS:
         return work()

@@ -47,7 +47,7 @@ class Hop:
 
 
 class NodeHub:
-    """One node, as the executor uses it beside the sessions of its slots."""
+    """One node, with everything that the executor shares between the sessions of its slots."""
 
     def __init__(self, dsn: str, node: Node, in_use: StatesInUse) -> None:
         self.node, self.in_use, self.rows = node, in_use, NodeRows(node)
@@ -60,7 +60,7 @@ class NodeHub:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def opened(self) -> None:
-        """Note that a session was opened: who answers may have been set up anew since."""
+        """Note that a session was opened, because the server that answers may have been set up anew since."""
         self.rows.opened()
         self._silent_since = None
 
@@ -69,7 +69,7 @@ class NodeHub:
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
 
     async def arrived(self, checkpoint_id: int) -> Hop | None:
-        """Wait for a state that is on its way here; return how it came, where it was sent ahead."""
+        """Wait for a state that is on its way here; return how it came, if it was sent ahead."""
         task = self._arriving.get(checkpoint_id)
         if task is not None:
             await asyncio.wait([task])
@@ -77,7 +77,7 @@ class NodeHub:
         return replace(found, is_ahead=task is None) if found else None
 
     async def send(self, target: NodeStore, state: KnownState, lease_number: int) -> int:
-        """Copy a state from here to another node; return the bytes. Raises NotFound where it is not here."""
+        """Copy a state from here to another node; return the number of bytes. Raises NotFound if it is not here."""
         async with self._heard(), self._sending.taken() as source:
             return await bring_state(source, target, state, lease_number)
 
@@ -87,7 +87,7 @@ class NodeHub:
             return await fetch_state(source, control, state, tenant)
 
     def push(self, target: NodeHub, state: KnownState, lease_number: int) -> None:
-        """Begin to copy a state to where it is going to be wanted; one that fails is fetched when it is."""
+        """Begin to copy a state to where it will be needed; if that fails, it is fetched when needed."""
         checkpoint_id = state.checkpoint_id
 
         async def push() -> None:
@@ -130,7 +130,7 @@ class NodeHub:
             self._begin(self._sweep_quietly(lease_number))
 
     async def close(self) -> None:
-        """End what goes on in the background, and close the connections."""
+        """End background work, and close the connections."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -150,8 +150,9 @@ class NodeHub:
     async def sweep(self, lease_number: int) -> int:
         """Remove the states and datasets that the control server does not know; return how many states.
 
-        What a later coordinator has had written is not touched, nor what units and jobs of this one use: that is looked
-        up before the control server is asked, so what it records meanwhile is in either.
+        States that a later coordinator had written are not touched, nor those in use by units and jobs of this one. The
+        states in use are listed before the control server is asked, so a state that it records meanwhile is in one of
+        the two lists.
         """
         async with self._receiving.taken() as node, await connect(self._dsn, "easeml garbage") as control:
             listed = await node.states(lease_number)

@@ -46,7 +46,7 @@ def mates_of(opened: Fields) -> list[KnownState]:
 
 
 def later(opened: Fields, seconds: float) -> Fields:
-    """Return what was opened so many seconds ago: its run has less time left."""
+    """Return the context of a unit that was opened some seconds ago: its run has less time left."""
     composition = opened["composition"]
     if composition is None or composition["seconds_left"] is None:
         return opened
@@ -54,13 +54,13 @@ def later(opened: Fields, seconds: float) -> Fields:
 
 
 def ends_epoch(order: Fields, opened: Fields) -> bool:
-    """Return whether no partition is left of the epoch after a unit."""
+    """Return whether a unit is the last of its epoch."""
     is_last: bool = _members(order)[-1]["position"] == opened["n_partitions"] - 1
     return is_last
 
 
 def recorded_order(order: Fields, told: Fields) -> str:
-    """Return the order as it is recorded. Raises SlotLost where a node tells of other partitions than it was given."""
+    """Return the order as it is recorded. Raises SlotLost if a node reports other partitions than it was given."""
     if "gang" not in order:
         return json.dumps(order)
     members, parts = _members(order), told.pop("parts", None)
@@ -76,5 +76,5 @@ def _members(order: Fields) -> Sequence[Fields]:
 
 
 def _facts(part: Fields) -> Fields:
-    """Return what a node may say of a partition: what it did there, and not where it was."""
+    """Return the facts that a node may report about a partition: what it did there, but not where it was."""
     return {name: part[name] for name in FACTS if name in part}

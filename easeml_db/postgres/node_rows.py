@@ -25,7 +25,7 @@ NOTE = "SELECT easeml.note_row_copy(%s::jsonb, %s::jsonb)"
 
 @dataclass(frozen=True)
 class RowCopy:
-    """Rows of a part that went from one server to another. `n_bytes` are those on the wire."""
+    """A transfer of the rows of a part from one server to another. `n_bytes` counts bytes on the wire."""
 
     part: Part
     from_segment_id: int
@@ -50,16 +50,15 @@ class NodeRows:
         self._sending = Wire(node, "rows out")
 
     def opened(self) -> None:
-        """Note that a session was opened: who answers may have been set up anew since."""
+        """Note that a session was opened, because the server that answers may have been set up anew since."""
         self._known.clear()
 
     async def need(
         self, control: Connection, session: NodeStore, part: Part, home: Callable[[int], Awaitable[NodeRows]]
     ) -> RowCopy | None:
-        """Have the rows of a part here, through a session of this node; return how they came, None: they were here.
-
-        `home` gives the node that is a segment. Raises RowsHeld while that one does not answer, TrialFailed where it
-        has lost them.
+        """Bring the rows of a part here, through a session of this node; return how they came, or None if they were
+        here. `home` returns the node of a segment. Raises RowsHeld while that node does not answer, TrialFailed if it
+        has lost the rows.
         """
         if part in self._known:
             return None

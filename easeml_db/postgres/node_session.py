@@ -52,7 +52,7 @@ FindHub = Callable[[Connection, int], Awaitable[NodeHub]]
 
 
 class _Unit(NamedTuple):
-    """An order, as it was given and as JSON for what records it; how the state came that it starts from, as JSON."""
+    """An order, as given and as JSON for recording; and, as JSON, how the state that it starts from arrived."""
 
     order: dict[str, Any]
     text: str
@@ -94,7 +94,7 @@ class NodeUnitSession:
         return self._remote.info.backend_pid
 
     async def call(self, procedure: str, text: str) -> Result:
-        """Do an order and return what came of it; raise what class of error it is."""
+        """Carry out an order and return its result. Raises the class of its error."""
         self._is_cancelled = False
         if procedure in BATCHES:
             return await self._batch(BATCHES[procedure], json.loads(text)["batch"])
@@ -130,7 +130,7 @@ class NodeUnitSession:
         await self._control.close()
 
     async def _batch(self, procedure: str, units: list[dict[str, Any]]) -> Result:
-        """Do the members of a batch one after another: each is recorded, or comes to nothing, by itself."""
+        """Carry out the members of a batch one after another: each is recorded, or fails, by itself."""
         n_bytes, failures = 0, {}
         for unit in units:
             try:
@@ -155,7 +155,7 @@ class NodeUnitSession:
             return await self._record(procedure, unit, opened, told)
 
     async def _told(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
-        """Do the unit there. States that are not what they should be are as good as lost on that node."""
+        """Carry out the unit there. States with unexpected content count as lost on that node."""
         try:
             return await self._called(procedure, text, opened)
         except psycopg.Error as error:
@@ -180,7 +180,7 @@ class NodeUnitSession:
     # Before
 
     async def _prepare(self, unit: dict[str, Any], text: str, opened: dict[str, Any]) -> Hop | None:
-        """Have the rows of the unit and the state that it starts from on the node; return how the state came."""
+        """Bring the unit's rows and the state that it starts from to the node; return how the state came."""
         for part in parts_of(unit, opened):
             copy = await self._hub.rows.need(self._control, self._store, part, self._rows_of)
             if copy is not None:
@@ -203,7 +203,7 @@ class NodeUnitSession:
         return (await self._find_hub(self._control, segment_id)).rows
 
     async def _fetch(self, unit: dict[str, Any], text: str, state: dict[str, Any], known: KnownState) -> Hop | None:
-        """Bring a state that is not on the node; return how it came, None where it came by itself meanwhile."""
+        """Bring a state that is not on the node; return how it came, or None if it arrived by itself meanwhile."""
         lease_number, began = unit["lease_number"], time.monotonic()
         found: list[tuple[int, int]] = []
 
@@ -266,7 +266,7 @@ class NodeUnitSession:
             raise SlotLost(f"checkpoint {state.checkpoint_id} is not on the node that made it")
 
     def _push(self, unit: dict[str, Any], state: dict[str, Any], wanted: list[int]) -> None:
-        """Send the state ahead to where the trial goes next, and to nodes that keep copies."""
+        """Send the state ahead to the trial's next node, and to nodes that keep copies."""
         lease_number, known = unit["lease_number"], _known(unit, state)
         self._hub.recorded(lease_number)
         for target in (self._hubs.get(segment_id) for segment_id in wanted):

@@ -18,7 +18,7 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class KnownState:
-    """A state as the control server knows it: what a node has under its number has to be that."""
+    """A state as the control server knows it; the node's state of that number must be the same."""
 
     checkpoint_id: int
     trial_id: int
@@ -36,8 +36,9 @@ class Part:
 
 
 class Arrival(NamedTuple):
-    """How something comes into a store: what its source is asked for, the table and columns that this goes into, and
-    their types, where they have to be known on the way."""
+    """A transfer into a store: the query for the source, the target table and columns, and their types, if they must be
+    known on the way.
+    """
 
     query: sql.Composable
     into: sql.Composable
@@ -59,7 +60,7 @@ class Source(Protocol):
         targets."""
 
     async def last_block(self, part: Part) -> int:
-        """Return the number of the last block of a part, -1 where it has none."""
+        """Return the number of the last block of a part, -1 if it has none."""
 
 
 class NodeStore(Source, Protocol):
@@ -68,10 +69,10 @@ class NodeStore(Source, Protocol):
     # What is there
 
     async def facts(self) -> Facts:
-        """Return what the node says of itself. Raises what is against it."""
+        """Return the facts that the node reports. Raises the reason if it cannot be used."""
 
     async def hold(self, token: str) -> None:
-        """Have the node serve a token, and no other."""
+        """Make the node serve a token, and no other."""
 
     async def make_ready(self) -> None:
         """Prepare the session for units. Raises NotReady."""
@@ -80,7 +81,7 @@ class NodeStore(Source, Protocol):
         """Tell the node of architectures of installed packages, as they were registered on the control server."""
 
     async def receive(self, source: Connection, arrival: Arrival) -> int:
-        """Copy what arrives from a source; return the bytes."""
+        """Copy a transfer from a source; return the number of bytes."""
 
     # Rows
 
@@ -105,10 +106,10 @@ class NodeStore(Source, Protocol):
     # States
 
     async def has_state(self, state: KnownState) -> bool:
-        """Return whether the bytes of a state are here, and are those of that trial and hash."""
+        """Return whether the bytes of a state are here, with the right trial and hash."""
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
-        """Begin a transaction, and in it a state; return False where there is one of that number already."""
+        """Begin a transaction, and in it a state; return False if a state of that number exists."""
 
     def arriving_state(self, state: KnownState, lease_number: int, chunks: sql.Composable) -> Arrival:
         """Return how the bytes of a state come here, of which a source has this query."""

@@ -40,7 +40,9 @@ OLDEST_CITUS = 12
 
 @dataclass(frozen=True)
 class Node:
-    """A segment that is another server; `content`: which one it is of the cluster whose coordinator the server is."""
+    """A segment that is another server; `content`: which member of a cluster it is, if the server is the cluster's
+    coordinator.
+    """
 
     segment_id: int
     segment_name: str
@@ -56,8 +58,9 @@ def node_dsn(service: str) -> str:
 
 
 def check_facts(service: str, facts: Mapping[str, Any], engine: str = "postgres") -> None:
-    """Refuse a node of another version, one whose Python lacks what units need, and what is no Citus worker and should
-    be one. Raises VersionMismatch, NotReady."""
+    """Refuse a node of another version, one whose Python lacks packages that units need, and one that should be a Citus
+    worker and is not. Raises VersionMismatch, NotReady.
+    """
     found = {"extension easeml_segment": facts["extension"], "package easeml_plpy": facts["package"]}
     for name, version in found.items():
         if version != __version__:
@@ -94,7 +97,7 @@ def _check_worker(service: str, citus: Mapping[str, Any] | None) -> None:
 
 
 def node_error(service: str, error: psycopg.Error) -> EasemlError:
-    """Say what is wrong with a node, without the words of the driver about the connection."""
+    """Return the error of a node, without the driver's words about the connection."""
     text = " ".join(str(error).split())
     if "definition of service" in text:
         hint = "Write it into pg_service.conf on the machine of the coordinator (or the file of PGSERVICEFILE)."
@@ -119,12 +122,14 @@ def node_error(service: str, error: psycopg.Error) -> EasemlError:
 
 
 def unreachable(service: str, text: str | None = None) -> ServerUnavailable:
-    """Say that a node does not answer."""
+    """Return the error that a node does not answer."""
     return ServerUnavailable(f"service {service}: the server cannot be reached", detail=text)
 
 
 def look_at(service: str, engine: str = "postgres", content: int | None = None) -> Facts:
-    """Return what a node says of itself; `content`: which one it is of a cluster. Raises what is against it."""
+    """Return the facts that a node reports; `content`: which member of a cluster it is. Raises the reason if it cannot
+    be used.
+    """
     with visited(service) as connection:
         if content is not None:
             cluster = greenplum if engine == GREENPLUM else delegated
@@ -137,7 +142,7 @@ def look_at(service: str, engine: str = "postgres", content: int | None = None) 
 
 
 def hold(node: Node) -> None:
-    """Have the node serve this segment and no other. Raises NotAllowed where it serves another."""
+    """Make the node serve this segment and no other. Raises NotAllowed if it serves another."""
     with visited(node.service) as connection:
         if node.content is not None:
             (greenplum if node.engine == GREENPLUM else delegated).hold_now(connection, node.content, node.token)
@@ -158,7 +163,7 @@ def visited(service: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
 
 
 def execute_script(service: str, script: bytes) -> None:
-    """Execute statements that are a transaction by themselves. Raises in the server's own words what it refuses."""
+    """Execute statements as one transaction. Raises errors in the server's own words."""
     with visited(service) as connection:
         try:
             connection.execute(script)

@@ -21,7 +21,7 @@ class OwnTurns(ABC):
 
     @abstractmethod
     async def take_turn(self) -> float:
-        """Do what is due; return for how many seconds to rest."""
+        """Do the work that is due; return for how many seconds to rest."""
 
     def begin(self) -> None:
         """Start taking turns."""

@@ -32,7 +32,7 @@ async def read_data(control: Connection, part: Part) -> PartData:
 
 
 def lost_part(segment: str, part: Part) -> TrialFailed:
-    """Say that the only rows are gone."""
+    """Return the error that the only copy of the rows is gone."""
     return TrialFailed(
         f"segment {segment} has lost the rows of partition {part.partition_number}, which are nowhere else",
         hint="Its server was set up anew: pack the dataset again with easeml.refresh_dataset.",

@@ -19,7 +19,7 @@ class PostgresPlans:
         self._session = session
 
     async def read(self, run_id: int) -> RunPlan | None:
-        """Return the plan that holds for a run; None where there is none."""
+        """Return the plan in force for a run; None if there is none."""
         row = await self._session.row("read_plan", run_id=run_id)
         if not row or not row["types"] or row["provisioner"] is None:
             return None
@@ -34,7 +34,7 @@ class PostgresPlans:
         )  # fmt: skip
 
     async def standing(self, run_id: int) -> Mapping[str, Any] | None:
-        """Return how a run stands and what is known of its times; None: it is over."""
+        """Return a run's progress and known times; None if it is over."""
         standing: Mapping[str, Any] | None = (await self._session.row("read_standing", run_id=run_id)).get("standing")
         return standing
 

@@ -42,9 +42,8 @@ STATUSES = ("starting", "ready", "gone")
 
 
 class ProgramFailed(Exception):
-    """A program timed out, ended with an error, or printed what nobody can read.
-
-    The message is also the tenant's, whose run it was for. `output` is for administrators: it may hold secrets.
+    """A program timed out, ended with an error, or printed unreadable output. The tenant of the run also sees the
+    message; `output` is for administrators, because it may hold secrets.
     """
 
     def __init__(self, message: str, output: str = "") -> None:
@@ -54,7 +53,7 @@ class ProgramFailed(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program said of an instance."""
+    """A program's answer about an instance."""
 
     status: str
     n_slots: int | None = None
@@ -62,7 +61,7 @@ class Answer:
 
 
 class Provisioners:
-    """Provisioner on this machine; what comes of it is delivered as messages."""
+    """Provisioner on this machine; outcomes are delivered as messages."""
 
     def __init__(self, deliver: Callable[[Message], None], *, watch_seconds: float = WATCH_SECONDS) -> None:
         self._deliver, self._watch_seconds = deliver, watch_seconds
@@ -92,7 +91,7 @@ class Provisioners:
             self._run(instance, lambda: self._stop(instance, programs))
 
     async def close(self) -> None:
-        """Watch nothing any more; instances stay as they are."""
+        """Stop watching; instances stay as they are."""
         tasks, self._tasks = list(self._tasks.values()), {}
         for task in tasks:
             task.cancel()
@@ -127,7 +126,7 @@ class Provisioners:
         await self._give_up(instance, programs, await self._watched(instance, programs))
 
     async def _started(self, instance: Instance, programs: Programs) -> Answer:
-        """Return what a ready instance says. One that was started for this request before is not started again."""
+        """Return the answer of a ready instance. An instance already started for this request is not started again."""
         end = time.monotonic() + programs.ready_seconds
         answer = await self._call(instance, "probe", programs)
         if answer.status == "gone":
@@ -177,7 +176,7 @@ class Provisioners:
     # Programs
 
     async def _call(self, instance: Instance, program: str, programs: Programs) -> Answer:
-        """Call a program, and tell what it said. Raises ProgramFailed."""
+        """Call a program, and deliver its output. Raises ProgramFailed."""
         try:
             command = {"start": programs.start, "probe": programs.probe, "stop": programs.stop}[program]
             output = await call_program(command, _environment(instance), programs.timeout_seconds)
@@ -191,7 +190,7 @@ class Provisioners:
 
 
 def _environment(instance: Instance) -> dict[str, str]:
-    """Return what a program is told: numbers, and names that administrators chose."""
+    """Return the environment of a program: numbers, and names that administrators chose."""
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": os.environ.get("HOME", "/"),
         "EASEML_REQUEST_ID": instance.request_id, "EASEML_INSTANCE_TYPE": instance.instance_type,
@@ -201,7 +200,7 @@ def _environment(instance: Instance) -> dict[str, str]:
 
 
 async def call_program(command: tuple[str, ...], environment: dict[str, str], timeout_seconds: float) -> str:
-    """Return what a program prints. One that takes too long is killed with all that it has started.
+    """Return the output of a program. One that takes too long is killed with everything that it has started.
 
     Raises ProgramFailed."""
     try:
@@ -226,7 +225,7 @@ async def call_program(command: tuple[str, ...], environment: dict[str, str], ti
 
 
 async def _read(process: asyncio.subprocess.Process) -> str:
-    """Return the end of what a process prints, where its answer stands, once it has ended; the rest is thrown away."""
+    """Return the end of a process's output, which holds its answer, once it has ended; the rest is thrown away."""
     kept = b""
     stream = process.stdout
     while stream is not None and (more := await stream.read(65536)):
@@ -236,7 +235,7 @@ async def _read(process: asyncio.subprocess.Process) -> str:
 
 
 def read_answer(output: str) -> Answer:
-    """Return what the last line of a program's output says. Raises ProgramFailed."""
+    """Return the answer in the last line of a program's output. Raises ProgramFailed."""
     lines = [line for line in output.splitlines() if line.strip()]
     try:
         said = json.loads(lines[-1]) if lines else None

@@ -34,7 +34,7 @@ FOR_OTHERS = "it took longer than {:g} seconds while others waited, and begins a
 
 @dataclass
 class Step:
-    """A step under way: since when, what ends it for others, and its work here."""
+    """A step under way: its start, the event that ends it for others, and its task here."""
 
     began: float = field(default_factory=time.monotonic)
     ended_for_others: asyncio.Event = field(default_factory=asyncio.Event)
@@ -60,7 +60,7 @@ class Refreshes:
         self._keeping = background.begin(self._keep())
 
     async def close(self) -> None:
-        """Look no more, and end the processes."""
+        """Stop checking, and end the processes."""
         tasks = [task for task in (*self._works(), self._keeping) if task is not None]
         for task in tasks:
             task.cancel()
@@ -93,7 +93,7 @@ class Refreshes:
         return [step.work for role, step in self._at_work.items() if roles is None or role in roles]
 
     def _change(self, due: Sequence[str]) -> Change:
-        """Return whose steps end and begin, and remember who has the long place."""
+        """Return the tenants whose steps end and begin, and remember which one has the long place."""
         self._at_work = {role: step for role, step in self._at_work.items() if step.work and not step.work.done()}
         began = {role: step.began for role, step in self._at_work.items()}
         waiting = [role for role in due if role not in began]
@@ -102,13 +102,15 @@ class Refreshes:
         return change
 
     def _in_turns(self, due: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return what is due, whoever was served longest ago first: nobody waits for all datasets of another."""
+        """Return the due datasets, those of the tenant served longest ago first, so that no tenant waits for all
+        datasets of another.
+        """
         now = time.monotonic()
         awake = (row for row in due if self._rests.get(row["role"], now) <= now)
         return sorted(awake, key=lambda row: self._last.get(row["role"], 0.0))
 
     async def _advance(self, row: dict[str, Any], step: Step) -> None:
-        """Take the next step of a dataset, and write down what kept it from being taken."""
+        """Take the next step of a dataset, or record the problem that prevented it."""
         problem = await advance_as(self._leading.dsn, row["role"], row["dataset_name"], end=step.ended_for_others)
         if problem is None:
             return
@@ -145,9 +147,8 @@ class Refreshes:
 async def advance_as(
     dsn: str, role: str, dataset: str, *, most_seconds: float = MOST_SECONDS, end: asyncio.Event | None = None
 ) -> str | None:
-    """Take the next step of a refreshed dataset as its tenant, in a process; return what went wrong.
-
-    The process is killed after `most_seconds`, and when `end` is set; the server then ends what it was doing.
+    """Take the next step of a refreshed dataset as its tenant, in a process; return the problem, if any. The process is
+    killed after `most_seconds`, and when `end` is set; the server then ends its statement.
     """
     # The password, if any, is that of the service; libpq finds that of the tenant in its file.
     parameters = {name: value for name, value in conninfo_to_dict(dsn).items() if name != "password"}
@@ -175,7 +176,7 @@ async def advance_as(
 
 
 async def _said(process: asyncio.subprocess.Process) -> str:
-    """Return the beginning of what a process says until it ends; the rest is read and forgotten."""
+    """Return the beginning of a process's output once it has ended; the rest is read and discarded."""
     said = b""
     while process.stderr is not None and (part := await process.stderr.read(MOST_OUTPUT)):
         said += part[: MOST_OUTPUT - len(said)]

@@ -18,7 +18,7 @@ OUT: LiteralString = "COPY ({}) TO STDOUT (FORMAT binary)"
 
 
 async def copy_rows(source: Connection, target: Connection, query: sql.Composable, into: sql.Composable) -> int:
-    """Copy what a query returns into columns of a table of another server; return the bytes on the wire."""
+    """Copy the rows of a query into columns of a table of another server; return the bytes on the wire."""
     n_bytes = 0
     read = sql.SQL(OUT).format(query)
     write = sql.SQL("COPY {} FROM STDIN (FORMAT binary)").format(into)

@@ -18,7 +18,7 @@ NONE_MET: frozenset[int] = frozenset()  # one for all: what nobody keeps need no
 
 @dataclass
 class RunRows:
-    """What the tables say of a run; `run` is None where it is over or gone."""
+    """The rows of a run in the tables; `run` is None if it is over or gone."""
 
     run: Row | None = None
     trials: list[Row] = field(default_factory=list)
@@ -28,9 +28,8 @@ class RunRows:
 async def read_runs(
     session: StoreSession, run_ids: Sequence[int], *, had_units: Sequence[int] | None = None
 ) -> dict[int, RunRows]:
-    """Read runs with their trials and arms, in three statements however many there are.
-
-    had_units: read only these trials, and those that have a unit to run (None: all).
+    """Read any number of runs with their trials and arms, in three statements. had_units: read only these trials, and
+    those that have a unit to run (None: all).
     """
     found = {run_id: RunRows() for run_id in run_ids}
     for row in await session.rows("read_runs", run_ids=list(run_ids)):

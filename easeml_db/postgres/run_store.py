@@ -32,8 +32,9 @@ class PostgresRuns:
         return [row["run_id"] for row in await self._session.rows("open_runs")]
 
     async def read_ahead(self, run_ids: Sequence[int]) -> None:
-        """Read several runs at once: the next `read` of each returns what was found now. Where rows of one cannot be
-        read, each is read when it is asked for."""
+        """Read several runs at once; the next `read` of each returns the result. If the rows of one cannot be read,
+        each run is read on demand.
+        """
         self._ahead.clear()
         with contextlib.suppress(EasemlError):  # which the read of that run raises again
             self._ahead.update(await read_runs(self._session, run_ids))

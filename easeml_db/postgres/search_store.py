@@ -44,7 +44,7 @@ class PostgresSearches:
         return await made_of(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])
 
     async def answer(self, question: Callable[[], Answered], meanwhile: Callable[[float], Awaitable[None]]) -> Answered:
-        """Return what a question comes to; one that takes long is worked out in a thread, beside the loop."""
+        """Return the answer to a question; a long one is computed in a thread, beside the loop."""
         future = self._thread.submit(_thought_about, question)
         wait([future], SHORT_SECONDS)
         while not future.done():
@@ -52,8 +52,9 @@ class PostgresSearches:
         return future.result()
 
     async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
-        """Start, continue and stop trials, all or none; return the bytes of states pruned. StaleLease, NotFound, or
-        EasemlError where the tables refuse what follows from rows that a tenant has written itself."""
+        """Start, continue and stop trials, all or none; return the bytes of states pruned. Raises StaleLease, NotFound,
+        or EasemlError if the tables refuse decisions that follow from rows that a tenant has written itself.
+        """
         try:
             document = json.dumps(list(decisions), allow_nan=False)
         except ValueError as error:

@@ -75,7 +75,7 @@ DELETE FROM easeml_segment.datasets WHERE dataset_id = ANY(%s::bigint[]) RETURNI
 
 
 class ControlSource:
-    """What the control server has of states and packed rows."""
+    """The control server as a source of states and packed rows."""
 
     schema = "easeml"
 
@@ -96,7 +96,7 @@ class ControlSource:
         return sql.SQL(BLOCKS).format(**self._of(part), first=sql.Literal(first), last=sql.Literal(last))
 
     async def last_block(self, part: Part) -> int:
-        """Return the number of the last block of a part, -1 where it has none."""
+        """Return the number of the last block of a part, -1 if it has none."""
         row = await (await self._connection.execute(self._last_block(part))).fetchone()
         return int((row or {"last": -1})["last"])
 
@@ -122,17 +122,17 @@ class SegmentStore(ControlSource):
         return sql.SQL(CHUNKS).format(id=sql.Literal(checkpoint_id))
 
     async def facts(self) -> Facts:
-        """Return what the node says of itself."""
+        """Return the facts that the node reports."""
         (row,) = await self._rows(FACTS)
         facts: Facts = row["facts"]
         return facts
 
     async def hold(self, token: str) -> None:
-        """Have the node serve a token, and no other."""
+        """Make the node serve a token, and no other."""
         await self._rows(HOLD, token)
 
     async def make_ready(self) -> None:
-        """Have the session import what units need."""
+        """Make the session import what units need."""
         await self._rows(WARM)
 
     async def register(self, registered: list[dict[str, Any]]) -> None:
@@ -141,7 +141,7 @@ class SegmentStore(ControlSource):
             await self._rows(REGISTER, json.dumps(registered))
 
     async def receive(self, source: Connection, arrival: Arrival) -> int:
-        """Copy what arrives from a source; return the bytes."""
+        """Copy a transfer from a source; return the number of bytes."""
         return await copy_rows(source, self._connection, arrival.query, arrival.into)
 
     async def has_part(self, part: Part) -> bool:
@@ -174,7 +174,7 @@ class SegmentStore(ControlSource):
         return bool(await self._rows(HAS_STATE, state.checkpoint_id, state.trial_id, state.sha256))
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
-        """Begin a transaction, and the row of a state; return False where there is one already."""
+        """Begin a transaction, and the row of a state; return False if there is one already."""
         # In one message: each that a hop waits for is a good part of what a small state takes.
         begun = await self._connection.execute(sql.SQL("BEGIN; {}").format(self._new_state(state, lease_number)))
         begun.nextset()

@@ -36,10 +36,10 @@ WATCH_SECONDS = 5.0
 
 
 class Stuck(Protocol):
-    """What tells of units that give no sign of life."""
+    """A watch on units that give no sign of life."""
 
     async def given_up(self, pids: Mapping[int, int]) -> dict[int, float]:
-        """Return the slots to give up, with their seconds of silence; it takes long where nobody answers."""
+        """Return the slots to give up, with their seconds of silence; this takes long if a server does not answer."""
 
     async def close(self) -> None:
         """Close its session."""
@@ -102,7 +102,7 @@ class Servers:
         return there
 
     async def given_up(self, pids: Mapping[int, int]) -> Mapping[int, float]:
-        """Cancel and terminate what is silent for too long; return the slots to give up."""
+        """Cancel and terminate units that are silent for too long; return the slots to give up."""
         found = dict(await self._stuck.given_up({slot: pids[slot] for slot in pids.keys() - self._segments.keys()}))
         on_nodes = {
             segment_id: {slot: pid for slot, pid in pids.items() if self._segments.get(slot) == segment_id}
@@ -113,7 +113,7 @@ class Servers:
         return found
 
     async def close(self) -> None:
-        """Close what the sessions of all slots share."""
+        """Close the resources that the sessions of all slots share."""
         closing = [self._stuck.close(), *(hub.close() for hub in self._hubs.values())]
         await asyncio.gather(*closing, *(watch.close() for watch in self._watches.values()))
 
@@ -127,7 +127,7 @@ class Servers:
         return self._hubs[segment_id]
 
     async def _open_remote(self, control: Connection, node: Node, slot_id: int) -> NodeStore:
-        """Open and warm a session on a node, and record what is known of the node since."""
+        """Open and warm a session on a node, and record the facts learnt about the node."""
         try:
             remote = await connect_to(node, f"easeml slot {slot_id}", SETTINGS)
             try:

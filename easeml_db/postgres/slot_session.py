@@ -58,7 +58,7 @@ class SlotSession:
         return self._connection.info.backend_pid
 
     async def call(self, procedure: str, text: str) -> Result:
-        """Call a procedure with an order and return its result; raise what class of error it is."""
+        """Call a procedure with an order and return its result. Raises the class of its error."""
         try:
             cursor = await self._connection.execute(f"CALL easeml.{procedure}(%s::jsonb, NULL)".encode(), [text])
             row = await cursor.fetchone()

@@ -17,15 +17,15 @@ class PostgresSlots:
         return [Slot(**row) for row in await self._session.rows("slots")]
 
     async def lose(self, slot_id: int, reason: str) -> None:
-        """Mark a slot as lost: what its unit may still do is not recorded any more."""
+        """Mark a slot as lost: nothing that its unit still does can be recorded."""
         # A process that is stuck within a transaction may hold the slot's row. Then nothing is written; its unit is
         # fenced all the same, by its trial's progress.
         await self._session.write("lose_slot", slot_id=slot_id, reason=reason)
 
     async def explain(self, slot_id: int, reason: str | None) -> None:
-        """Say why a slot that should work does not; None: it does."""
+        """Record why a slot that should work does not; None: it works."""
         await self._session.write("explain_slot", slot_id=slot_id, reason=reason)
 
     async def recover(self) -> list[int]:
-        """Make active again the lost slots whose stuck process is gone; return them."""
+        """Reactivate the lost slots whose stuck process is gone; return them."""
         return [row["slot_id"] for row in await self._session.rows("recover_slots")]

@@ -30,9 +30,8 @@ async def found_on_a_node(
     control: Connection, text: str, hubs: Mapping[int, NodeHub], segments: Sequence[int],
     bring: Callable[[NodeHub], Awaitable[object]],
 ) -> None:  # fmt: skip
-    """Bring a state from a node that has it, those first where it was made.
-
-    Raises RowsHeld where one that does not answer may come back, StaleLease once the trial is taken back.
+    """Bring a state from a node that has it; nodes on which it was made come first. Raises RowsHeld if a node that does
+    not answer may come back, StaleLease once the trial is rewound.
     """
     silent: list[NodeHub] = []
     for segment_id in [*segments, *(each for each in hubs if each not in segments)]:

@@ -26,5 +26,5 @@ class StatesInUse:
                 del self._users[checkpoint_id]
 
     def numbers(self) -> set[int]:
-        """Return the states that somebody uses now."""
+        """Return the states that are in use now."""
         return set(self._users)

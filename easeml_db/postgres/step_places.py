@@ -20,7 +20,7 @@ SHORT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Places:
-    """Who has the long place, and who stands in line for it, having been ended for others."""
+    """The tenant that has the long place, and the queue for it: tenants whose steps were ended for others."""
 
     long: str | None = None
     line: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Change:
-    """What happens now: whose steps end, whose begin, and who has what afterwards."""
+    """The next change: the tenants whose steps end, those whose steps begin, and the places afterwards."""
 
     places: Places
     ends: tuple[str, ...] = ()
@@ -38,10 +38,9 @@ class Change:
 def change_of(
     places: Places, at_work: Mapping[str, float], waiting: Sequence[str], now: float, *, short_seconds: float
 ) -> Change:
-    """Return whose steps end and begin now.
-
-    at_work: since when each step at work has been, by tenant. waiting: tenants with a step to take and none at work,
-    in order of their turns. Those that end are still at work: ask again when they are over.
+    """Return the tenants whose steps end and begin now. at_work: start of each step at work, by tenant. waiting:
+    tenants with a step to take and none at work, in order of their turns. A step told to end is still at work; ask
+    again when it is over.
     """
     line = [tenant for tenant in places.line if tenant in at_work or tenant in waiting]
     long = places.long if places.long in at_work else None

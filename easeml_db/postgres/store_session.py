@@ -37,13 +37,13 @@ class StoreSession:
         await self._connection.close()
 
     async def write(self, name: str, **values: object) -> dict[str, Any]:
-        """Run a query that changes nothing, and returns no row, where somebody's open transaction holds the rows."""
+        """Run a query that changes nothing, and returns no row, if somebody's open transaction has locked the rows."""
         with contextlib.suppress(RowsHeld):
             return await self.row(name, **values)
         return {}
 
     async def needed(self, name: str, **values: object) -> dict[str, Any]:
-        """Run a query that cannot do without its rows: raise NotFound where somebody's open transaction holds them."""
+        """Run a query that needs its rows. Raises NotFound if somebody's open transaction has locked them."""
         try:
             return await self.row(name, **values)
         except RowsHeld as error:

@@ -25,7 +25,7 @@ ACTIONS = {"cancel": "SELECT pg_cancel_backend(%s)", "terminate": "SELECT pg_ter
 
 
 def escalation(silent_seconds: float, lease_seconds: float) -> str | None:
-    """Say what a silence calls for: nothing (None), cancel, terminate, or give up."""
+    """Return the reaction to a silence: nothing (None), cancel, terminate, or give up."""
     grace_seconds = min(GRACE_SECONDS, lease_seconds)
     if silent_seconds < lease_seconds:
         return None
@@ -43,9 +43,10 @@ class StuckUnits:
         self._waited: dict[int, float] = {}  # seconds of silence up to the last time that a process waited for a lock
 
     async def given_up(self, pids: Mapping[int, int]) -> dict[int, float]:
-        """Cancel and terminate what is silent for too long; return those to give up, with their seconds of silence.
+        """Cancel and terminate units that are silent for too long; return those to give up, with their seconds of
+        silence.
 
-        `pids` gives the process of each busy slot. Nothing is given up while the server cannot be asked.
+        `pids` gives the process of each busy slot. No unit is given up while the server does not answer.
         """
         if not pids:
             return {}
@@ -65,7 +66,7 @@ class StuckUnits:
             self._session = None
 
     async def _acts(self, pid: int, silent_seconds: float) -> bool:
-        """Do what the silence calls for; say whether that is to give up."""
+        """React to a silence; return whether the unit is given up."""
         action = escalation(silent_seconds, self._lease_seconds)
         if action in ACTIONS and self._session is not None:
             await self._session.execute(ACTIONS[action].encode(), [pid])

@@ -22,7 +22,7 @@ LONGEST_WAIT_SECONDS = 8.0
 
 
 class PostgresTasks:
-    """TaskStore on PostgreSQL; packing takes seconds, so it has a session of its own, for which no unit waits."""
+    """TaskStore on PostgreSQL. Packing takes seconds, so it has a session of its own, for which no unit waits."""
 
     def __init__(self, session: StoreSession) -> None:
         self._session = session
@@ -32,7 +32,7 @@ class PostgresTasks:
         self._held: dict[int, tuple[float, float]] = {}  # tasks that nobody could look at: when again, after how long
 
     async def advance(self) -> None:
-        """Have tasks looked at whose examples were fed or switched, in the background."""
+        """Check, in the background, tasks whose examples were fed or switched."""
         if self._working is None or self._working.done():
             self._working = background.begin(self._advance())  # one that failed is tried again
 
@@ -62,10 +62,9 @@ class PostgresTasks:
 
 
 def due_now(listed: Sequence[int], held: Mapping[int, tuple[float, float]], now: float) -> list[int]:
-    """Return the tasks to look at: those that are listed, then others whose time to be looked at again has come.
-
-    held: of tasks that nobody could look at the time of the next look, on the same clock as now, and the wait until
-    then, in seconds. A task that waits so is left out although it is listed.
+    """Return the tasks to check: those that are listed, then others that are due to be checked again. held: for tasks
+    that were locked, the time of the next check, on the same clock as now, and the wait until then, in seconds. A task
+    that waits in this way is left out although it is listed.
     """
     again = [task_id for task_id, (at, _) in held.items() if at <= now]
     return list(

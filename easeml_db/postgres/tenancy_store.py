@@ -35,12 +35,12 @@ class PostgresTenancy:
         return [PastArm(**row) for row in await self._session.rows("history")]
 
     async def policy_memory(self, policy: str) -> Mapping[str, Any]:
-        """Return what this policy recorded with its last decision."""
+        """Return the memory that this policy recorded with its last decision."""
         memory: Mapping[str, Any] = (await self._session.row("policy_memory", policy=policy)).get("memory", {})
         return memory
 
     async def read_ahead(self, run_ids: Sequence[int]) -> None:
-        """Read the priors of several runs at once: the next `prior` of each returns what was found now."""
+        """Read the priors of several runs at once; the next `prior` of each returns the result."""
         self._ahead.clear()
         with contextlib.suppress(EasemlError):  # which the read of that run's prior raises again
             rows = await self._session.rows("read_prior", run_ids=list(run_ids))
@@ -70,18 +70,18 @@ class PostgresTenancy:
         return int((await self._session.needed("open_arm", opening=document))["opening"])
 
     async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
-        """Record what an arm came to, once its trials are over; None when the run is gone."""
+        """Record the result of an arm once its trials have ended; None if the run is gone."""
         await self._session.write("close_arm", arm_id=arm_id)
         rows = await self._session.rows("read_arms", run_ids=[run_id])
         found = next((row for row in rows if row["arm_id"] == arm_id), None)
         return None if found is None else Arm(**{name: value for name, value in found.items() if name != "run_id"})
 
     async def charge(self, tenant: str, seconds: float) -> bool:
-        """Count slot seconds that came to nothing into what a tenant has used; return whether they are recorded."""
+        """Add slot seconds of failed units to a tenant's usage; return whether they are recorded."""
         return bool(await self._session.write("charge", tenant=tenant, seconds=seconds))
 
     async def keep_beliefs(self, beliefs: Mapping[int, Sequence[Belief]]) -> None:
-        """Record what is believed of the arms of these runs now."""
+        """Record the present beliefs about the arms of these runs."""
         rows = [
             {"run_id": run_id, "beliefs": [asdict(belief) for belief in of_run]} for run_id, of_run in beliefs.items()
         ]
@@ -89,7 +89,7 @@ class PostgresTenancy:
 
 
 def _prior_row(run_id: int, prior: Prior, arm_ids: Sequence[int]) -> dict[str, Any]:
-    """Return a prior as the table takes it. JSON has no infinity, but its text is a number to the server."""
+    """Return a prior in the table's form. JSON has no infinity, but the server reads its text as a number."""
     return {
         "run_id": run_id, "prior": prior.name, "link": prior.link,
         "degrees_of_freedom": str(prior.degrees_of_freedom), "noise_variance": prior.noise_variance,

@@ -25,7 +25,7 @@ EMPTY_COPY_BYTES = 21  # of the binary format: its beginning and its end
 
 
 async def has_state(node: NodeStore, state: KnownState) -> bool:
-    """Return whether a node has the bytes of a state; what it has under that number and is another one is removed."""
+    """Return whether a node has the bytes of a state; a different state under that number is removed."""
     if await node.has_state(state):
         return True
     await node.drop_state(state.checkpoint_id)
@@ -52,7 +52,7 @@ async def bring_state(source: Source, node: NodeStore, state: KnownState, lease_
 
 
 async def bring_known(control: Connection, node: NodeStore, state: KnownState, lease_number: int) -> None:
-    """Have a state that the control server keeps on a node, too. Raises NotFound where it is there no more."""
+    """Copy a state that the control server keeps to a node. Raises NotFound if the control server no longer has it."""
     if not await has_state(node, state):
         await bring_state(ControlSource(control), node, state, lease_number)
 
@@ -60,7 +60,7 @@ async def bring_known(control: Connection, node: NodeStore, state: KnownState, l
 async def fetch_state(node: Source, control: Connection, state: KnownState, tenant: str) -> int:
     """Copy a state from a node to the control server, in the transaction that its connection is in.
 
-    Return the bytes. What a node sends is checked: it writes nothing but these bytes, of this length and hash. Raises
+    Return the bytes. What a node sends is checked: only bytes of the expected length and hash are written. Raises
     CorruptCheckpoint.
     """
     read = sql.SQL(CHUNKS_OUT).format(chunks=node.chunks_of(state.checkpoint_id))

@@ -19,7 +19,7 @@ class UnitSession(Protocol):
         """Return the number of the server's process that trains."""
 
     async def call(self, procedure: str, text: str) -> Result:
-        """Do an order and return what came of it; raise what class of error it is."""
+        """Carry out an order and return its result. Raises the class of its error."""
 
     async def cancel(self) -> None:
         """Ask the unit to stop."""

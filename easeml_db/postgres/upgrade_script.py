@@ -35,7 +35,7 @@ REPLACING = (
 
 
 def upgrades(folder: Path) -> list[str]:
-    """Return the names OLD--NEW of the upgrades there are."""
+    """Return the names OLD--NEW of the existing upgrades."""
     return sorted(path.stem for path in (folder / "upgrades").glob("[0-9]*--*.sql"))
 
 
@@ -48,7 +48,7 @@ def upgrade_script(folder: Path, name: str) -> str:
 
 
 def _again(source: str, text: str) -> str:
-    """Return the statements of a source that may be executed where all or part of what they make is there."""
+    """Return the statements of a source, changed so that they can run when all or some of their objects exist."""
     if source.startswith("tables/"):
         text = "".join(each for each in _statements(text) if REPEATABLE.match(each))
     for pattern, replacement in REPLACING:

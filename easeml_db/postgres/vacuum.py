@@ -38,7 +38,9 @@ class PostgresStateSpace:
             await self._vacuumer.close()
 
     async def _vacuum(self) -> None:
-        """Vacuum until nobody asks again; the session stays, since one for each vacuum would cost as much as that."""
+        """Vacuum until there is no further request. The session stays open, because opening one for each vacuum would
+        cost as much as the vacuum.
+        """
         if self._vacuumer is None or self._vacuumer.closed:
             self._vacuumer = await connect(self._session.dsn, "easeml coordinator (vacuum)", **SETTINGS)
         while self._has_to_vacuum:

@@ -53,8 +53,9 @@ def is_older(version: str, than: str) -> bool:
 
 
 def check_available(connection: psycopg.Connection[Any], version: str) -> None:
-    """Refuse a server that lacks the extension's files of this package, or those of a former version that is asked for.
-    Raises VersionMismatch."""
+    """Refuse a server that lacks the extension files of this package, or of a requested former version. Raises
+    VersionMismatch.
+    """
     found = connection.execute(AVAILABLE).fetchall()
     versions = {row["version"] for row in found}
     if {version, __version__} <= versions and all(row["default_version"] == __version__ for row in found):

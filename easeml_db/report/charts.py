@@ -172,7 +172,7 @@ def _pauses() -> list[Any]:
 
 
 def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: Frame, height: int = 260) -> Any:
-    """Draw one value of each trial after each epoch; the best trials stand out, the others are thin and grey."""
+    """Draw one value of each trial after each epoch; the best trials are in colour, the others thin and grey."""
     values = [value for value in data.datasets["curves"][field] if value is not None]
     n_epochs = max(data.datasets["curves"]["epoch"], default=1)
     epoch = alt.X("epoch:Q").scale(alt.Scale(domain=[1, n_epochs] if n_epochs > 1 else [0.5, 1.5]))
@@ -194,7 +194,7 @@ def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: 
 
 
 def curve_title(metric: str) -> str:
-    """Return what the chart of the validation metric is called."""
+    """Return the title of the chart of the validation metric."""
     return f"Validation {metric} by epoch"
 
 

@@ -27,9 +27,8 @@ Columns = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class ChartData:
-    """What charts need of a run: its rows, timeline and figures, how many trials to list, hues, data by name.
-
-    Hues follow the leaderboard: the best trials have hues of their own, later ones take them again.
+    """The inputs of a run's charts: its rows, timeline and figures, how many trials to list, hues, data by name. Hues
+    follow the leaderboard: the best trials have hues of their own, later ones reuse them.
     """
 
     rows: RunRows
@@ -43,17 +42,19 @@ class ChartData:
 
     @property
     def n_in_colour(self) -> int:
-        """How many of the best trials stand out in the learning curves: at most one for each hue."""
+        """How many of the best trials are highlighted in the learning curves: at most one for each hue."""
         return min(self.n_top, len(HUES))
 
     @property
     def has_only_top(self) -> bool:
-        """Whether they are all that there are."""
+        """Whether only the best trials are drawn."""
         return len(self.rows.trials) <= self.n_in_colour
 
 
 def chart_data(rows: RunRows, *, n_top: int) -> ChartData:
-    """Prepare a run for drawing; the `n_top` best trials stand out in the learning curves, at most one for each hue."""
+    """Prepare a run for drawing; the `n_top` best trials are highlighted in the learning curves, at most one for each
+    hue.
+    """
     line = timeline(rows.units)
     found = figures(line)
     hues = {trial["trial_id"]: place % len(HUES) for place, trial in enumerate(rows.trials)}
@@ -85,7 +86,7 @@ def as_rows(columns: Columns) -> list[dict[str, Any]]:
 
 
 def slot_names(slots: Sequence[Row], used: Sequence[int]) -> dict[int, str]:
-    """Return names of the slots that ran a unit, all different; a slot that is gone since goes by its number."""
+    """Return distinct names of the slots that ran a unit; a slot that has since been removed is named by its number."""
     known = {slot["slot_id"]: slot["slot_name"] for slot in slots}
     names = {slot_id: known.get(slot_id, f"slot {slot_id}") for slot_id in used}
     taken = list(names.values())
@@ -93,7 +94,7 @@ def slot_names(slots: Sequence[Row], used: Sequence[int]) -> dict[int, str]:
 
 
 def finite(value: float | None, n_digits: int = 6) -> float | None:
-    """Return a number that JSON can hold, with so many significant digits; None for what is none."""
+    """Return a number that JSON can hold, rounded to some significant digits; None if it is not finite."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.{n_digits}g}")
 
 

@@ -14,7 +14,7 @@ KINDS = ("train", "validate", "test")
 
 @dataclass(frozen=True)
 class SlotUse:
-    """What a slot did for the run; utilisation is its busy share of the active seconds, between 0 and 1."""
+    """The work of a slot for the run; utilisation is its busy share of the active seconds, between 0 and 1."""
 
     slot_id: int
     n_units: int
@@ -92,7 +92,7 @@ def trial_seconds(units: Sequence[Unit]) -> dict[int, float]:
 
 
 def slot_uses(units: Sequence[Unit], active_seconds: float) -> tuple[SlotUse, ...]:
-    """Return what each slot did that ran a unit, by its number."""
+    """Return the use of each slot that ran a unit, by its number."""
     by_slot: defaultdict[int, list[Unit]] = defaultdict(list)
     for unit in units:
         by_slot[unit.slot_id].append(unit)

@@ -21,7 +21,7 @@ PLAN_COLUMNS = ("plan", "made after", "why", "slots by stage", "end", "95 % by",
 
 
 def section_forecasts(rows: RunRows) -> Lines:
-    """Return the section of forecasts and plans, nothing where there are none."""
+    """Return the section of forecasts and plans; empty if there are none."""
     if not rows.forecasts and not rows.plans:
         return []
     charts = [chart("forecasts")] if len(rows.forecasts) > 1 else []

@@ -11,7 +11,7 @@ TENTH = 0.1
 
 
 def forecast_columns(rows: RunRows) -> dict[str, dict[str, list[Any]]]:
-    """Return what the chart of forecasts draws; nothing where there are less than two."""
+    """Return the columns of the chart of forecasts; empty if there are fewer than two forecasts."""
     if len(rows.forecasts) < 2:
         return {}
     names = {"made": "made_seconds", "expected": "eta_seconds", "least": "earliest_seconds", "most": "latest_seconds"}
@@ -29,7 +29,9 @@ def seconds_in_all(run: Row) -> float | None:
 
 
 def forecast_sentences(rows: RunRows) -> list[str]:
-    """Say what was forecast after a tenth of the time, and what the run came to; while it runs the newest forecast."""
+    """Return sentences on the forecast after a tenth of the time and the outcome of the run; while it runs, on the
+    newest forecast.
+    """
     run, end = rows.run, seconds_in_all(rows.run)
     cost = f"cost {cost_text(run['cost_so_far'])}, {billing_text(run['price_list'])}"
     outcome = f"It took {duration_text(end)} and {cost}." if end is not None else f"So far it {cost}."

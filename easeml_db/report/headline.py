@@ -14,7 +14,7 @@ NOTHING = "No unit is recorded yet."
 
 @dataclass(frozen=True)
 class KeyFigure:
-    """A figure for people: what it is, its value, and how it comes about."""
+    """A figure for people: its label, its value, and how it is computed."""
 
     name: str
     value: str
@@ -37,7 +37,7 @@ def gantt_note(data: ChartData) -> str:
 
 
 def key_figures(rows: RunRows, found: Figures) -> list[KeyFigure]:
-    """Return the figures that stand at the top."""
+    """Return the figures at the top of the page."""
     return [_best(rows), _makespan(found), _bound(found), _utilisation(found), _units(rows, found), _hopped(rows)]
 
 

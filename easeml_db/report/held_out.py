@@ -35,7 +35,7 @@ def held_out_columns(rows: RunRows) -> dict[str, Columns]:
 
 
 def score_lines(rows: RunRows) -> list[tuple[str, str, str, str]]:
-    """Return (metric, validation, test, what it is) of each metric that is defined for one of them."""
+    """Return (metric, validation, test, description) of each metric that is defined for either split."""
     found = []
     for row in rows.held_out.get("scores", ()):
         is_count = row["metric"].startswith("n_")
@@ -47,7 +47,7 @@ def score_lines(rows: RunRows) -> list[tuple[str, str, str, str]]:
 
 
 def thinned(rows: Sequence[Row], n_most: int = MOST_POINTS) -> list[Row]:
-    """Return so many rows at most, evenly spread, with the first and the last."""
+    """Return at most a number of rows, evenly spread, including the first and the last."""
     if len(rows) <= n_most:
         return list(rows)
     return [rows[round(k * (len(rows) - 1) / (n_most - 1))] for k in range(n_most)]
@@ -71,7 +71,7 @@ def _confusion(rows: Sequence[Row]) -> Columns:
 
 
 def _by_class(rows: Sequence[Row]) -> list[Sequence[Row]]:
-    """Return the rows of each class, none where there are too many classes to tell their curves apart."""
+    """Return the rows of each class; none if there are too many classes to tell their curves apart."""
     names = dict.fromkeys(row["positive_class"] for row in rows)
     if len(names) > MOST_CLASSES_IN_CURVES:
         return []
@@ -94,7 +94,7 @@ def _calibration(rows: Sequence[Row]) -> Columns:
 
 
 def _numbered(rows: Sequence[Row], names: Mapping[str, str]) -> Columns:
-    """Return columns with the place of each row, so that a line goes from one to the next."""
+    """Return columns with the place of each row, so that a line connects consecutive rows."""
     return {**_columns(rows, names), "place": list(range(len(rows)))}
 
 

@@ -28,7 +28,7 @@ Draw = Callable[[ChartData, Frame], Any]
 
 
 def held_out_charts(data: ChartData, frame: Frame) -> dict[str, tuple[Any, str]]:
-    """Return a chart for each kind of held-out data that there is, and the names of its data, by its name."""
+    """Return, by name, a chart for each available kind of held-out data, with the names of its data."""
     return {
         name: (DRAWN[name](data, frame), f"{name} {name}_diagonal" if name in SQUARES else name)
         for name in CHART_ORDER
@@ -66,7 +66,7 @@ def _square(name: str, data: ChartData, x_title: str, y_title: str) -> tuple[alt
 
 
 def _curves(name: str, x_field: tuple[str, str], y_field: tuple[str, str]) -> Draw:
-    """Return what draws curves of classes in the unit square."""
+    """Return a chart of curves of classes in the unit square."""
 
     def draw(data: ChartData, frame: Frame) -> Any:
         columns = data.datasets[name]
@@ -94,7 +94,7 @@ def _residuals(data: ChartData, frame: Frame) -> Any:
 
 
 def _bars(name: str) -> Draw:
-    """Return what draws a bar for each name, the longest first."""
+    """Return a chart with a bar for each name, longest first."""
 
     def draw(data: ChartData, frame: Frame) -> Any:
         columns = data.datasets[name]

@@ -40,7 +40,7 @@ SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 def page(data: ChartData, *, made_by: str) -> str:
-    """Write a run as HTML. made_by: who wrote it, for the last line."""
+    """Return a run as HTML. made_by: the program that wrote it, for the last line."""
     libraries = _libraries()
     drawing = (FOLDER / "page.js").read_text(encoding="utf-8")
     style = (FOLDER / "style.css").read_text(encoding="utf-8")
@@ -71,7 +71,7 @@ def page(data: ChartData, *, made_by: str) -> str:
 
 @cache  # making it takes longer than all the rest of a page
 def _libraries() -> str:
-    """Return what draws the charts, as a script."""
+    """Return the libraries that draw the charts, as a script."""
     return safe_script(vl_convert.javascript_bundle(SNIPPET, vega_lite_version()))
 
 
@@ -89,7 +89,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that can stand within a script element."""
+    """Return JSON that is safe within a script element."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 

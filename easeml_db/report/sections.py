@@ -39,7 +39,7 @@ def chart(name: str, *, is_hidden: bool = False) -> str:
 
 
 def section_head(data: ChartData) -> Lines:
-    """Return the head of the page: title, status, what is wrong, key figures."""
+    """Return the head of the page: title, status, problems, key figures."""
     run = data.rows.run
     status = f'<span class="status {text(run["status"])}">{text(run["status"])}</span>'
     lead = f"{count_text(run['n_trials'], 'trial')} of {count_text(run['max_epochs'], 'epoch')}"
@@ -134,7 +134,7 @@ def _traffic(traffic: Row) -> str:
 
 
 def _between_servers(traffic: Row) -> str:
-    """Say what went from server to server, if anything did."""
+    """Return a sentence on transfers between servers; empty if there were none."""
     words, n_hops = "", traffic.get("n_node_hops") or 0
     if n_hops:
         ahead = percent_text(traffic["n_node_hops_ahead"] / n_hops)

@@ -25,7 +25,7 @@ RANKING = "the validation metric of their best epoch; the test metric is that ep
 
 
 def section_leaderboard(data: ChartData) -> Lines:
-    """Return the best trials; those that failed have their reason."""
+    """Return the leaderboard; failed trials show their reason."""
     trials, n_all = data.rows.trials[: data.n_top], len(data.rows.trials)
     configs, shared = split_configs([trial["config"] for trial in data.rows.trials])
     shown = f"The {len(trials)} best of {n_all} trials, by" if len(trials) < n_all else "All trials, by"
@@ -65,7 +65,7 @@ def _trial_row(data: ChartData, trial: Row, config: Mapping[str, str]) -> str:
 
 
 def _has_failed(trial: Row) -> bool:
-    """Return whether a trial failed; one that was stopped, because the run ended before it, has a reason, too."""
+    """Return whether a trial failed. A trial stopped at the end of its run also has a reason, but did not fail."""
     return bool(trial["failure_reason"]) and trial["status"] != "stopped"
 
 
@@ -107,7 +107,7 @@ def _scores_table(scores: Sequence[tuple[str, str, str, str]]) -> Lines:
 
 
 def section_facts(data: ChartData) -> Lines:
-    """Return the section of facts: what was asked for and when, trials that failed, events."""
+    """Return the section of facts: the request and its time, trials that failed, events."""
     run = data.rows.run
     facts = [*_data_facts(run), *_run_facts(run)]
     lines = ["<section><h2>Facts</h2>", '<dl class="facts">']
@@ -141,7 +141,7 @@ def _data_facts(run: Row) -> list[tuple[str, str]]:
 
 
 def _packing_on_nodes(run: Row) -> list[tuple[str, str]]:
-    """Say how rows that lie on nodes were packed."""
+    """Return facts on how rows on nodes were packed."""
     if run.get("shuffle") is None:
         return []
     moved = f"{bytes_text(run['n_moved_bytes'])} went from node to node"

@@ -36,7 +36,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Pause:
-    """A time that is cut out: where it lies on the active axis, and how long it was."""
+    """A time that is cut out: its place on the active axis, and its length."""
 
     at_seconds: float
     seconds: float
@@ -61,7 +61,7 @@ class Timeline:
         return sum(pause.seconds for pause in self.pauses)
 
     def active(self, clock_seconds: float) -> float:
-        """Place an instant on the active axis; what lies in a pause, before or after goes to the nearest end."""
+        """Place an instant on the active axis; an instant in a pause, or outside the axis, goes to the nearest end."""
         return min(_without(self.pauses, clock_seconds - self.zero), self.active_seconds)
 
 

@@ -60,7 +60,7 @@ def cost_text(cost: float | None) -> str:
 
 
 def billing_text(price_list: str | None) -> str:
-    """Say what a run's cost is made of."""
+    """Return a sentence on the parts of a run's cost."""
     if price_list is None:
         return "slot time at the prices of this server"
     return f"what its instances are billed by price list {price_list}"
@@ -88,7 +88,7 @@ Settings = dict[str, str]
 
 
 def split_configs(configs: Sequence[Mapping[str, Any]]) -> tuple[list[Settings], Settings]:
-    """Return what is each config's own, and what is the same in all configs that have it, where several do."""
+    """Return each config's own values, and the values shared by all configs that have them, if several do."""
     texts = [{name: value_text(value) for name, value in config.items()} for config in configs]
     seen: dict[str, list[str]] = {}
     for text in texts:

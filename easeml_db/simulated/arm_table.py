@@ -14,13 +14,13 @@ from easeml_db.words.tenant import PastArm
 
 
 class ArmTable:
-    """Each method is one transaction. `quality_of(run_id, arm_id)` is what an arm comes to."""
+    """Each method is one transaction. `quality_of(run_id, arm_id)` is the quality that an arm reaches."""
 
     def __init__(self, rows: Rows, quality_of: Callable[[int, int], float]) -> None:
         self._rows, self._quality_of = rows, quality_of
 
     def open(self, opening: Opening, lease_number: int) -> int:
-        """Record a decision and open its arm. Raises StaleLease, also where it is open already, and NotFound."""
+        """Record a decision and open its arm. Raises StaleLease, also if it is open already, and NotFound."""
         self._rows.fence(lease_number)
         run_id = opening.run_id
         if not self._rows.is_open(run_id) or run_id in self._rows.held:
@@ -34,7 +34,8 @@ class ArmTable:
         return number
 
     def close(self, run_id: int, arm_id: int, lease_number: int) -> Arm | None:
-        """Record what an arm came to, unless a trial is open or the run is held; the cost is the time of its units."""
+        """Record the result of an arm, unless a trial is open or the run is locked; the cost is the time of its units.
+        """
         self._rows.fence(lease_number)
         if run_id not in self._rows.runs_by_id:
             return None
@@ -59,7 +60,7 @@ class ArmTable:
             self._rows.priors.setdefault(run_id, prior)
 
     def keep_beliefs(self, run_id: int, lease_number: int, beliefs: Sequence[Belief]) -> None:
-        """Record what is believed of a run's arms. Raises StaleLease."""
+        """Record the beliefs about a run's arms. Raises StaleLease."""
         self._rows.fence(lease_number)
         if self._rows.may_write(run_id, lease_number):
             self._rows.beliefs[run_id] = list(beliefs)

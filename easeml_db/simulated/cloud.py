@@ -37,8 +37,9 @@ def _no_death(number: int) -> float | None:
 
 @dataclass(frozen=True)
 class CloudFaults:
-    """What happens to the k-th instance (from 1): seconds in the queue and to start, whether it fails instead of being
-    ready, and how long after that it dies (None: it lives)."""
+    """The fate of the k-th instance (from 1): seconds in the queue and to start, whether it fails to start, and how
+    long after its start it dies (None: it lives).
+    """
 
     queue_seconds: Callable[[int], float] = _nothing
     start_seconds: Callable[[int], float] = _nothing
@@ -66,12 +67,12 @@ class Cloud:
         return self.instances[request_id]
 
     def stop(self, request_id: str) -> None:
-        """End an instance, once; one that nobody ever asked for is gone already."""
+        """End an instance, once; one that was never requested counts as gone."""
         self.n_stops += 1
         found = self.instances.get(request_id)
         if found is not None and found.ends_seconds is None:
             found.ends_seconds = self._time.now_seconds
 
     def alive(self) -> list[str]:
-        """Return the requests whose instances are there, or starting: these are paid."""
+        """Return the requests whose instances are ready or starting, and therefore paid."""
         return [each.request_id for each in self.instances.values() if each.ends_seconds is None]

@@ -109,7 +109,7 @@ class SimulatedExecutor:
             self._say_ready(order.slot_ids)
 
     async def close(self) -> None:
-        """Cancel what runs and close all sessions. The dead cannot."""
+        """Cancel running units and close all sessions. A dead process cannot."""
         if self._life.is_dead:
             return
         self._running.clear()
@@ -153,7 +153,7 @@ class SimulatedExecutor:
             raise BrokenRule(f"the units of the batch on slot {order.slot_id} are of several kinds")
 
     def _say_ready(self, slot_ids: Iterable[int]) -> None:
-        """Say of slots whose unit failed that they can work again; a session that is broken shows later."""
+        """Report that slots whose unit failed can work again; a broken session shows later."""
         for slot_id in slot_ids:
             if slot_id in self._ready:
                 self._life.deliver(SlotReady(slot_id))
@@ -202,7 +202,7 @@ class SimulatedExecutor:
             self._answer_recorded(order, self._world.now_seconds - started_seconds)
 
     def _record(self, order: Order, started_seconds: float) -> None:
-        """Record a unit; the members of a batch that came to nothing meanwhile stay out."""
+        """Record a unit, without those members of a batch that failed meanwhile."""
         now = self._world.now_seconds
         if not order.is_batch:
             self._tables.recorder.record(order, started_seconds, now)
@@ -215,7 +215,7 @@ class SimulatedExecutor:
                 failures |= _refused(one, record)
 
     def _end_pilot(self, order: Order, started_seconds: float) -> None:
-        """A pilot tells the truth about a unit over its partition."""
+        """End a pilot: its time is exactly that of a unit over its partition."""
         train, evaluate = (
             self._world.seconds_of(replace(order.unit, kind=kind), order.slot_id) for kind in ("train", "validate")
         )
@@ -225,7 +225,7 @@ class SimulatedExecutor:
         self._answer(order, Piloted(order, train, evaluate, sample))
 
     def _sample(self, order: Order, started_seconds: float) -> Sample:
-        """Iterations beside the pilots that began on the same device at the same time."""
+        """Return iterations slowed by the pilots that began on the same device at the same time."""
         n_packed = max(1, self._world.pilots_begun[self._world.device_of(order.slot_id), started_seconds])
         iteration = order.measured_seconds / N_ITERATIONS
         n_iterations = int(N_ITERATIONS / self._world.slowdown_of(n_packed))

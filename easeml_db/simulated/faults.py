@@ -40,10 +40,11 @@ def _not_stuck(order: Order) -> float:
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong with units when they end, of a gang with any of its ranks: `failure_of` says with which error
+    """What goes wrong with units when they end (in a gang, with any of its ranks): `failure_of` returns the error
     (TrialFailed: the trial's own; SlotLost: nothing was recorded); with `is_answer_lost` the unit is recorded and its
-    session breaks. A unit with `stuck_seconds` > 0 is given up after its lease, goes on all the same and tries to be
-    recorded after that time."""
+    session breaks. A unit with `stuck_seconds` > 0 is given up after its lease, but continues and tries to be recorded
+    after that time.
+    """
 
     failure_of: Callable[[Order], EasemlError | None] = _no_failure
     is_answer_lost: Callable[[Order], bool] = _no_loss

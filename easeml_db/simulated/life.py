@@ -17,8 +17,9 @@ class Killed(BaseException):
 
 
 class Life:
-    """What the ports of one process share. With `dies_at_call` = k the k-th call (from 1) of any port but the clock
-    kills the process instead."""
+    """The state that the ports of one process share. With `dies_at_call` = k the k-th call (from 1) of any port but the
+    clock kills the process instead.
+    """
 
     def __init__(self, world: SimulatedWorld, dies_at_call: int | None = None) -> None:
         self.world = world

@@ -31,8 +31,9 @@ def new_run(
     gathering_segments: Collection[int] = (),
     batch_key_of: Callable[[int], str | None] = _none,
 ) -> Run:
-    """Return a queued run of fresh trials; architectures take turns and are the arms, trial ids are
-    100000 * run_id + number, arm ids 1000 * run_id + number. Trial numbers with the same key may share a batch."""
+    """Return a queued run of fresh trials; architectures take turns and are the arms, trial ids are 100000 * run_id +
+    number, arm ids 1000 * run_id + number. Trials whose numbers have the same key may share a batch.
+    """
     trials = tuple(
         Trial(100_000 * run_id + number, run_id, number, n_partitions, max_epochs, 0, "waiting", visit_order)
         for number in range(1, n_trials + 1)

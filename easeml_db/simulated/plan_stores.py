@@ -15,12 +15,12 @@ class SimulatedPlans(SimulatedPort):
     """PlanStore in memory."""
 
     async def read(self, run_id: int) -> RunPlan | None:
-        """Return the plan that holds for a run; None where there is none."""
+        """Return the plan in force for a run; None if there is none."""
         self._life.call()
         return self._tables.plans_table.read(run_id)
 
     async def standing(self, run_id: int) -> Mapping[str, Any] | None:
-        """Return how a run stands and what is known of its times."""
+        """Return a run's progress and known times."""
         self._life.call()
         return self._tables.plans_table.standing(run_id)
 
@@ -85,7 +85,7 @@ class SimulatedInstances(SimulatedPort):
         return slots is not None
 
     async def release(self, instance_id: int) -> None:
-        """Give back slots that were taken for an instance, and let those that were added end their units."""
+        """Return the slots that were taken for an instance, and drain those that were added for it."""
         self._life.call()
         self._tables.fence(self._life.lease_number)
         slots = self._tables.plans_table.release(instance_id, self._world.slots, self._world.n_base_slots)
@@ -99,7 +99,7 @@ class SimulatedInstances(SimulatedPort):
         self._world.slots = tuple(self._tables.plans_table.end(instance_id, status, cost, self._world.slots, n_base))
 
     async def keep_call(self, instance_id: int, program: str, outcome: str, output: str) -> None:
-        """Record what a program said."""
+        """Record the output of a program."""
         self._life.call()
 
 
@@ -143,7 +143,7 @@ class SimulatedProvisioner(SimulatedPort):
             self._world.at(seconds, lambda: self._life.deliver(message))
 
     def _die(self, instance: Instance, reason: str) -> None:
-        """The provider takes an instance away: it is paid no more, and its sessions break."""
+        """Let the provider take an instance away: its billing ends, and its sessions break."""
         found = self._world.cloud.instances[instance.request_id]
         if found.ends_seconds is None:
             found.ends_seconds = self._world.now_seconds

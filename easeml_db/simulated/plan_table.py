@@ -62,7 +62,7 @@ class PlanTable:
             self.stages[run_id, stage.place] = stage
 
     def standing(self, run_id: int) -> Row | None:
-        """Return how a run stands, as easeml.run_standing does."""
+        """Return the progress of a run, as easeml.run_standing does."""
         if not self._rows.is_open(run_id):
             return None
         run = self._rows.run(run_id)
@@ -135,8 +135,9 @@ class PlanTable:
     def attach(
         self, instance_id: int, slots: Sequence[Slot], n_local: int, now_seconds: float
     ) -> Sequence[Slot] | None:
-        """Return the slots once a requested instance has its own, added ones, or of this server those that nobody has;
-        None where there are too few."""
+        """Give a requested instance its slots, added ones or free ones of this server, and return all slots; None if
+        there are too few.
+        """
         instance = self.instances.get(instance_id)
         if instance is None or instance.status != "requested":
             return None
@@ -161,7 +162,7 @@ class PlanTable:
         return [*(own(slot) if slot.slot_id in taken else slot for slot in slots), *added]
 
     def release(self, instance_id: int, slots: Sequence[Slot], n_base: int) -> Sequence[Slot]:
-        """Return the slots once those of an instance are given back, or get no units any more."""
+        """Release the slots of an instance, or drain them, and return all slots."""
         if instance_id not in self.instances:
             return slots
         mine = tuple(slot for slot in self.instances[instance_id].slot_ids if slot > n_base)
@@ -174,7 +175,7 @@ class PlanTable:
         return replace(slot, status="draining")
 
     def end(self, instance_id: int, status: str, cost: float, slots: Sequence[Slot], n_base: int) -> Sequence[Slot]:
-        """Return the slots without those that were added for an instance."""
+        """Return all slots without those that were added for an instance."""
         gone = self.instances.pop(instance_id, None)
         if gone is not None:
             self.ended[instance_id] = gone, status, cost

@@ -28,11 +28,11 @@ ScoreOf = Callable[[int, int], float]  # trial number, epoch; higher is better
 
 
 class BrokenRule(AssertionError):
-    """The coordinator did what no world would let pass: a unit recorded twice, two units at once on a slot."""
+    """The coordinator broke a rule that every world enforces: a unit recorded twice, two units at once on a slot."""
 
 
 class RecordedUnit(NamedTuple):
-    """A row of the visit log; of a gang there is one for each rank, with the order of that rank alone."""
+    """A row of the visit log; a gang has one for each rank, with the order of that rank alone."""
 
     order: Order
     started_seconds: float
@@ -41,8 +41,9 @@ class RecordedUnit(NamedTuple):
 
 
 class Rows:
-    """The rows. `held` are the runs whose rows a user's transaction holds: nothing waits for them. The rows of
-    those in `unreadable` make no sense."""
+    """The rows. `held` are the runs whose rows a user's transaction has locked: nothing waits for them. Runs in
+    `unreadable` have invalid rows.
+    """
 
     def __init__(self) -> None:
         self.lease_number = 0
@@ -70,7 +71,7 @@ class Rows:
     # The lease
 
     def draw_lease(self) -> int:
-        """Return a lease number that nobody had."""
+        """Return a new lease number."""
         self.lease_number += 1
         return self.lease_number
 
@@ -80,7 +81,7 @@ class Rows:
             raise StaleLease(f"lease {lease_number} is over, {self.lease_number} holds")
 
     def may_write(self, run_id: int, lease_number: int) -> bool:
-        """Return whether a write about a run takes effect: under the lease that holds, on a run that nobody holds."""
+        """Return whether a write to a run takes effect: under the valid lease, on a run that is not locked."""
         return lease_number == self.lease_number and run_id in self.runs_by_id and run_id not in self.held
 
     def next_moment(self) -> int:
@@ -91,7 +92,7 @@ class Rows:
     # What is read
 
     def run(self, run_id: int) -> Run:
-        """Return a run with its trials as they stand; NotFound when there is none."""
+        """Return a run with its trials and their progress. Raises NotFound if there is none."""
         if run_id not in self.runs_by_id:
             raise NotFound(f"there is no run {run_id}")
         run = self.runs_by_id[run_id]
@@ -102,7 +103,7 @@ class Rows:
         return [self.run(run_id) for run_id in sorted(self.runs_by_id) if self.is_open(run_id)]
 
     def is_open(self, run_id: int) -> bool:
-        """Return whether a run is there, and not over."""
+        """Return whether a run exists and is not over."""
         return run_id in self.runs_by_id and self.runs_by_id[run_id].status in OPEN
 
     def arm(self, run_id: int, arm_id: int) -> Arm:
@@ -139,5 +140,5 @@ class Rows:
 
 
 def is_at_pause(trial: Trial) -> bool:
-    """Return whether a trial has reached a target that is not its end."""
+    """Return whether a trial has reached a target before its end."""
     return trial.due_epochs < trial.max_epochs and trial.n_steps_done == 2 * trial.due_epochs * trial.n_partitions

@@ -12,8 +12,9 @@ from easeml_db.words.trial import Trial
 
 
 class RunTable:
-    """Each method is one transaction. What the coordinator writes under a stale lease, or about a run that is gone or
-    held, changes nothing."""
+    """Each method is one transaction. A write of the coordinator under a stale lease, or to a run that is gone or
+    locked, changes nothing.
+    """
 
     def __init__(self, rows: Rows, arms: ArmTable, score_of: ScoreOf) -> None:
         self._rows, self._arms, self._score_of = rows, arms, score_of

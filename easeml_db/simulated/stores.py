@@ -21,7 +21,7 @@ from easeml_db.words.trial import RUNNABLE
 
 
 class SimulatedPort:
-    """What every port of a process has: the life that it may end at any call, and the tables."""
+    """The base of every port of a process: the life that any call may end, and the tables."""
 
     def __init__(self, life: Life) -> None:
         self._life, self._world, self._tables = life, life.world, life.world.tables
@@ -62,17 +62,17 @@ class SimulatedSlots(SimulatedPort):
         return list(self._world.slots)
 
     async def lose(self, slot_id: int, reason: str) -> None:
-        """Mark a slot as lost: what its unit may still do is not recorded any more."""
+        """Mark a slot as lost: nothing that its unit still does can be recorded."""
         self._life.call()
         if self._tables.lease_number == self._life.lease_number:
             self._world.lose(slot_id)
 
     async def explain(self, slot_id: int, reason: str | None) -> None:
-        """Say why a slot that should work does not; None: it does."""
+        """Record why a slot that should work does not; None: it works."""
         self._life.call()
 
     async def recover(self) -> list[int]:
-        """Make active again the lost slots whose stuck unit has ended; return them."""
+        """Reactivate the lost slots whose stuck unit has ended; return them."""
         self._life.call()
         return self._world.recover()
 
@@ -86,7 +86,7 @@ class SimulatedRuns(SimulatedPort):
         return [run.run_id for run in self._tables.open_runs()]
 
     async def read_ahead(self, run_ids: Sequence[int]) -> None:
-        """Read several runs at once, which nobody here needs."""
+        """Do nothing: reading ahead saves nothing here."""
         self._life.call()
 
     async def read(self, run_id: int) -> Run | None:
@@ -160,7 +160,7 @@ class SimulatedTenancy(SimulatedPort):
         return list(self._tables.past_arms)
 
     async def policy_memory(self, policy: str) -> Mapping[str, Any]:
-        """Return what this policy recorded with its last decision."""
+        """Return the memory that this policy recorded with its last decision."""
         self._life.call()
         memories = [opening.memory for opening in self._tables.openings if opening.policy == policy]
         return json.loads(json.dumps(memories[-1])) if memories else {}
@@ -186,18 +186,18 @@ class SimulatedTenancy(SimulatedPort):
         return self._tables.arms.open(opening, self._life.lease_number)
 
     async def close_arm(self, run_id: int, arm_id: int) -> Arm | None:
-        """Record what an arm came to, once its trials are over; None when the run is gone."""
+        """Record the result of an arm once its trials have ended; None if the run is gone."""
         self._life.call()
         return self._tables.arms.close(run_id, arm_id, self._life.lease_number)
 
     async def charge(self, tenant: str, seconds: float) -> bool:
-        """Count slot seconds that came to nothing into what a tenant has used."""
+        """Add slot seconds of failed units to a tenant's usage."""
         self._life.call()
         self._tables.charged[tenant] = self._tables.charged.get(tenant, 0.0) + seconds
         return True
 
     async def keep_beliefs(self, beliefs: Mapping[int, Sequence[Belief]]) -> None:
-        """Record what is believed of the arms of these runs now."""
+        """Record the present beliefs about the arms of these runs."""
         self._life.call()
         for run_id, of_run in beliefs.items():
             self._tables.arms.keep_beliefs(run_id, self._life.lease_number, of_run)
@@ -212,7 +212,7 @@ class SimulatedSearches(SimulatedPort):
         return self._tables.searches.trial_history(run, arm_id, trial_ids)
 
     async def answer(self, question: Callable[[], Answered], meanwhile: Callable[[float], Awaitable[None]]) -> Answered:
-        """Return what a question comes to: thinking takes no simulated time."""
+        """Return the answer to a question, which takes no simulated time."""
         return question()
 
     async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
@@ -226,12 +226,12 @@ class SimulatedAllocations(SimulatedPort):
     """AllocationStore in memory."""
 
     async def profiles(self, run_id: int) -> Mapping[tuple[str, str], MeasuredProfile]:
-        """Return what is known of devices for the run's dataset, by (architecture, kind of device)."""
+        """Return the known device profiles for the run's dataset, by (architecture, kind of device)."""
         self._life.call()
         return dict(self._tables.profiles) if run_id in self._tables.runs_by_id else {}
 
     async def keep_profile(self, run_id: int, architecture: str, device_kind: str, measured: MeasuredProfile) -> None:
-        """Record what was measured before a run's first units."""
+        """Record the profile that was measured before a run's first units."""
         self._life.call()
         if self._tables.may_write(run_id, self._life.lease_number):
             self._tables.profiles[architecture, device_kind] = measured
@@ -248,14 +248,14 @@ class SimulatedStateSpace(SimulatedPort):
     """StateSpace in memory."""
 
     async def reclaim(self) -> int:
-        """Count as done; return what the world says is kept."""
+        """Count the request as done; return the bytes that the world says are kept."""
         self._life.call()
         self._world.n_reclaims += 1
         return self._world.live_bytes
 
 
 class SimulatedTasks(SimulatedPort):
-    """TaskStore in memory: nobody feeds anything here."""
+    """TaskStore in memory, for a world without fed examples."""
 
     async def advance(self) -> None:
         """Count as done."""

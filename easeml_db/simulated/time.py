@@ -17,7 +17,7 @@ INSTANT_SECONDS = 1e-9  # sums of the same durations in another order differ by 
 
 
 class Waiting(Protocol):
-    """What waits for messages."""
+    """Something that waits for messages."""
 
     inbox: deque[Message]
 
@@ -66,7 +66,7 @@ class SimulatedTime:
     def _advance(self, limit_seconds: float) -> None:
         """Let the time pass to the next event, at most up to the limit, and run all events of that instant.
 
-        What happens at once arrives at once, as a real inbox hands out all that waits.
+        Simultaneous events arrive together, as a real inbox delivers everything that waits.
         """
         if self.now_seconds > self._horizon_seconds:
             raise BrokenRule(f"no end after {self.now_seconds} seconds")

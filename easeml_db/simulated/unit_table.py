@@ -71,7 +71,7 @@ class UnitTable:
         self._rows.units.append(row)
 
     def record_pilot(self, order: Order, train_seconds: float, evaluate_seconds: float) -> None:
-        """Record what a trial's units are going to take; StaleLease as for a unit."""
+        """Record the expected durations of a trial's units. Raises StaleLease as for a unit."""
         self._check_fence(order)
         trial = self._due_trial(order, frozenset({"running"}))
         self._rows.trials[trial.trial_id] = replace(

@@ -36,7 +36,7 @@ from easeml_db.words.topology import Slot
 
 
 class Holder(Waiting, Protocol):
-    """A process that may hold the lock, and is told what others change."""
+    """A process that may hold the lease, and is notified of changes by others."""
 
     def deliver(self, message: Message) -> None:
         """Put a message into its inbox."""
@@ -51,11 +51,12 @@ class Process(Holder, Protocol):
 
 class SimulatedWorld:
     """Tables, slots and time. `seconds_of(unit, slot_id)` is how long a unit takes; opening a session takes
-    `warm_seconds`; `quality_of(run_id, arm_id)` is what an arm comes to, `score_of(trial_number, epoch)` what a
-    procedure sees of a trial, `slowdown_of(n)` how much slower each of n pilots on one device is; a batch takes
-    `batch_share` of what its units take one after another. `cloud_faults` says what happens to instances,
-    `max_local_slots` how many slots planned runs may make of those there are. BrokenRule when the
-    clock passes `horizon_seconds`: then somebody waits for ever."""
+    `warm_seconds`; `quality_of(run_id, arm_id)` is the quality that an arm reaches, `score_of(trial_number, epoch)`
+    what a procedure sees of a trial, `slowdown_of(n)` how much slower each of n pilots on one device is; a batch takes
+    `batch_share` of what its units take one after another. `cloud_faults` gives the fates of instances,
+    `max_local_slots` how many slots this server may have with those that planned runs add. Raises BrokenRule when the
+    clock passes `horizon_seconds`, because then some process waits for ever.
+    """
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class SimulatedWorld:
     # What happens, now or later
 
     def at(self, seconds: float, action: Callable[[], None]) -> None:
-        """Let something happen when the clock stands at `seconds`."""
+        """Schedule an action for when the clock shows `seconds`."""
         self.time.at(seconds, action)
 
     def add_run(self, run: Run) -> None:
@@ -127,7 +128,7 @@ class SimulatedWorld:
         self._notify(RunChanged(run_id))
 
     def drop_run(self, run_id: int) -> None:
-        """Somebody drops a run; as in SQL, only the cancel of an open one is told."""
+        """Drop a run as a user; as in SQL, only the cancel of an open run is reported."""
         if any(run.run_id == run_id for run in self.tables.open_runs()):
             self.cancel_run(run_id)
         self.tables.runs.drop_run(run_id)
@@ -203,5 +204,5 @@ class SimulatedWorld:
         return self._down_until.get(slot_id, 0.0) > self.now_seconds
 
     def ready_seconds(self, slot_id: int) -> float:
-        """Say when a session that is asked for now will be open."""
+        """Return when a session that is requested now will be open."""
         return max(self.now_seconds, self._down_until.get(slot_id, 0.0)) + self._warm_seconds

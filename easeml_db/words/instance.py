@@ -14,7 +14,7 @@ QUANTUM_SECONDS = {"second": 1.0, "minute": 60.0}
 
 @dataclass(frozen=True)
 class Programs:
-    """Programs with their arguments, and how long a call, and getting ready, may take."""
+    """Programs with their arguments, and time limits for a call and for getting ready."""
 
     start: tuple[str, ...]
     probe: tuple[str, ...]
@@ -34,7 +34,7 @@ class Bill:
     data_price: float = 0.0
 
     def cost(self, seconds: float) -> float:
-        """Return what it costs once it has been there for so long; slots at work are billed elsewhere."""
+        """Return its cost after some seconds of life; slots at work are billed elsewhere."""
         if self.is_per_function:
             return self.data_price
         quantum = QUANTUM_SECONDS[self.billed_by]
@@ -45,8 +45,9 @@ class Bill:
 
 @dataclass(frozen=True)
 class Instance:
-    """An instance of a run; `status` is one of ALIVE. `billed_seconds`: since when it is paid, on the coordinator's
-    clock. A releasing one gets no units, and is stopped once those under way have ended."""
+    """An instance of a run; `status` is one of ALIVE. `billed_seconds`: start of its billing, on the coordinator's
+    clock. A releasing instance gets no units, and is stopped once those under way have ended.
+    """
 
     instance_id: int
     run_id: int
@@ -62,5 +63,5 @@ class Instance:
     programs: Programs | None = None
 
     def cost_at(self, now_seconds: float) -> float:
-        """Return what it would cost if it were gone now."""
+        """Return its cost if it ended now."""
         return 0.0 if self.billed_seconds is None else self.bill.cost(max(0.0, now_seconds - self.billed_seconds))

@@ -21,8 +21,8 @@ class Arm:
 
     `opening` is the number of the decision that opened it, growing over all runs (None: not open yet), `bound` its
     upper bound at that time. `quality` in [0, 1] and `cost_seconds` of its units are known once it `is_closed`;
-    `closing` then gives the order of the closings. `work` is what it has to do, in rows times epochs times trials;
-    `n_epochs` the epochs of all its trials at most (None: each of those that it has goes to its end).
+    `closing` then gives the order of the closings. `work` is its size in rows times epochs times trials; `n_epochs` is
+    the largest number of epochs of all its trials together (None: each present trial runs to its end).
     """
 
     arm_id: int
@@ -43,16 +43,17 @@ class Arm:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether its trials are over and its quality is known."""
+        """Return whether its trials have ended and its quality is known."""
         return self.closing is not None
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a run asked its procedure for, as it is stored. `architectures_json` is an array of {"architecture": name,
+    """The arguments of a run for its procedure, as stored. `architectures_json` is an array of {"architecture": name,
     "hyperparameters": [spec, ...]}, whose order is kept, or an object name -> [spec, ...]; `options_json` is an object,
     null or nothing; `n_configs` counts for each arm (None: what the procedure takes); `portfolio_json` is an object
-    name -> [config, ...] of configs to try first."""
+    name -> [config, ...] of configs to try first.
+    """
 
     architectures_json: str
     search_space_json: str | None
@@ -69,13 +70,13 @@ class Run:
     """An open run with all its trials; `started_seconds` is on the coordinator's clock (None: not started).
 
     `holders` gives the segments that hold each partition, shape (p,); None: every slot may run every partition.
-    `arm_of` gives the arm of each trial; a trial without one needs no opening. What a run of `tenant` learns is of
-    use to other runs of the same `task`. `search` is there where its procedure decides on the way, once inside
-    every arm; `allocation` says how slots are shared out among its trials. Trials of `joint_architectures` can train on
-    several slots at once; those of `whole_architectures` do a whole round, over all partitions, in one unit on one
-    slot, of a segment that holds all or to which the rest may be brought (`gathering_segments`). Trials with the same
-    of the `batch_keys` may share a batch. `n_resumes` says how often it was resumed: trials that were over then are
-    open again, so what was found before no longer holds.
+    `arm_of` gives the arm of each trial; a trial without one needs no opening. What a run of `tenant` learns helps
+    other runs of the same `task`. `search` is set if its procedure decides on the way, once inside every arm;
+    `allocation` says how slots are shared out among its trials. Trials of `joint_architectures` can train on several
+    slots at once; those of `whole_architectures` do a whole round, over all partitions, in one unit on one slot, of a
+    segment that holds all or to which the rest may be brought (`gathering_segments`). Trials with the same of the
+    `batch_keys` may share a batch. `n_resumes` says how often it was resumed: a resume reopens trials that were over,
+    so earlier findings no longer hold.
     """
 
     run_id: int
@@ -102,11 +103,11 @@ class Run:
 
     @property
     def is_planned(self) -> bool:
-        """Return whether slots come and go for it as a plan says."""
+        """Return whether its slots come and go by a plan."""
         return self.allocation == PLANNED
 
     def beside(self, known: Run) -> Run:
-        """Return the run with the trials that were known before, where it has no newer ones."""
+        """Return the run with earlier known trials, where it has no newer ones."""
         trials = {trial.trial_number: trial for trial in known.trials}
         trials.update((trial.trial_number, trial) for trial in self.trials)
         return replace(
@@ -116,8 +117,9 @@ class Run:
         )  # fmt: skip
 
     def in_its_ending(self) -> Run:
-        """Return the run once its search is over: what is left to do needs no arm, no procedure, no limit, and no plan,
-        hence no pilot."""
+        """Return the run after the end of its search: the remaining work needs no arm, procedure, limit or plan, hence
+        no pilot.
+        """
         allocation = HOPPING if self.is_planned else self.allocation
         return replace(
             self, max_seconds=None, scheduler=UNPLANNED, search=None, arms=(), arm_of={}, allocation=allocation

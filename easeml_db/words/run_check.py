@@ -24,7 +24,7 @@ RULES: Mapping[str, Callable[[Trial], bool]] = MappingProxyType(
 
 
 def check_run(run: Run) -> None:
-    """Raise InvalidData for a run that nobody could serve."""
+    """Raise InvalidData for a run that cannot be served."""
     if not run.trials:
         raise InvalidData(f"run {run.run_id} has no trials")
     n_partitions = run.trials[0].n_partitions

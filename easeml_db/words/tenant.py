@@ -21,8 +21,9 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Tenancy:
-    """How tenants are served: the policy, the prior of their bandits, a seed, how long one waits for others' arms
-    at most (infinity: as long as they take), and the tenants by name. One that is not listed has weight 1."""
+    """How tenants are served: the policy, the prior of their bandits, a seed, the longest wait of a tenant for others'
+    arms (infinity: as long as they take), and the tenants by name. A tenant that is not listed has weight 1.
+    """
 
     policy: str = "hybrid"
     prior: str = "auto"
@@ -37,7 +38,7 @@ class Tenancy:
 
 @dataclass(frozen=True, slots=True)
 class PastArm:
-    """An arm that some run has closed: what it came to, and what it cost for how much work (see `run.Arm`)."""
+    """An arm that some run has closed: its quality, its cost and its work (see `run.Arm`)."""
 
     run_id: int
     task: str

@@ -21,9 +21,9 @@ class Segment:
 class Slot:
     """One session on a segment, bound to one device ('cpu', 'cpu:0', 'cuda:0'); no `memory_limit_bytes`: no limit.
 
-    An `active` slot gets units; a `draining` one ends its unit and gets no more; a `lost` one was given up, because
-    its unit could be neither cancelled nor terminated. With a `run_id` it is held for that run alone. `service` names
-    another server, if its segment is one.
+    An `active` slot gets units; a `draining` one ends its unit and gets no more; a `lost` one was given up, because its
+    unit could be neither cancelled nor terminated. With a `run_id` it is reserved for that run. `service` names another
+    server, if its segment is one.
     """
 
     slot_id: int
@@ -51,7 +51,9 @@ class Slot:
 
 @dataclass(frozen=True)
 class Device:
-    """What slots share: a GPU, or a share of the CPU; `memory_bytes`: the sum of their limits (None: one has none)."""
+    """A device that slots share: a GPU, or a share of the CPU; `memory_bytes`: the sum of their limits (None: one has
+    none).
+    """
 
     name: str
     kind: str

@@ -42,7 +42,7 @@ def n_steps_total(n_partitions: int, max_epochs: int) -> int:
 
 
 def partition_at(trial_number: int, position: int, n_partitions: int) -> int:
-    """Say which partition a trial meets at a position of each epoch: (i + k) mod p."""
+    """Return the partition that trial i meets at position k of each epoch: (i + k) mod p."""
     return (trial_number + position) % n_partitions
 
 
@@ -110,7 +110,7 @@ def pilot_of(trial: Trial, partition_number: int) -> TrainingUnit | None:
 
 
 def after(trial: Trial, unit: TrainingUnit) -> Trial:
-    """Return where a trial stands once its unit is recorded."""
+    """Return the trial's progress once its unit is recorded."""
     n_steps_done = unit.step + 1
     is_round_over = n_steps_done % trial.n_partitions == 0
     met = frozenset() if is_round_over or trial.visit_order == "cyclic" else trial.met | {unit.partition_number}

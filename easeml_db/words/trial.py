@@ -52,13 +52,12 @@ def is_legal(transitions: Transitions, before: str, after: str) -> bool:
 
 @dataclass(frozen=True)
 class Trial:
-    """Where a trial stands: it has done the first `n_steps_done` steps of its life (see `training_unit`).
+    """The progress of a trial: it has done the first `n_steps_done` steps of its life (see `training_unit`).
 
-    `trial_number` counts 1..n within the run. Seeds and the cyclic visit order derive from it, never from an id,
-    so that a run repeated on another server gives the same bytes. `met` holds the partitions that the trial has met
-    in its present round, where the visit order is free. With `target_epochs` it pauses after so many epochs (None:
-    max_epochs), until its procedure says how it goes on; trials of earlier brackets go first. A pilot tells the seconds
-    that a unit is going to take.
+    `trial_number` counts 1..n within the run. Seeds and the cyclic visit order derive from it, never from an id, so
+    that a run repeated on another server gives the same bytes. `met` holds the partitions that the trial has met in its
+    present round, if the visit order is free. With `target_epochs` it pauses after that many epochs (None: max_epochs)
+    until its procedure decides; trials of earlier brackets go first. A pilot gives the expected seconds of a unit.
     """
 
     trial_id: int
