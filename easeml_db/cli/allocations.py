@@ -46,7 +46,7 @@ def allocations(run_id: int | None, dsn: str | None, as_json: bool) -> None:
 
 profiles = listing(
     "profiles",
-    "List what sharing devices was measured to cost.",
+    "List the measured costs of sharing devices.",
     query="device_profiles",
     columns=PROFILE_COLUMNS,
     empty="nothing is measured yet; a run with --allocation water_filling does so first",

@@ -52,7 +52,7 @@ def register(
 @click.argument("name")
 @group_options
 def withdraw(name: str, dsn: str | None, as_json: bool) -> None:
-    """Take architecture NAME back: no further run gets it, and what was trained still answers."""
+    """Withdraw architecture NAME: no later run gets it, and trials trained before still answer."""
     with database(dsn) as connection:
         call(connection, "withdraw_architecture", name)
     _print_architectures(dsn, as_json)

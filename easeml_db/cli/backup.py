@@ -31,14 +31,14 @@ allow_missing_option = click.option(
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @data_option
 @dsn_option
 @json_option
 def backup(file: Path, overwrite: bool, folder: Path | None, dsn: str | None, as_json: bool) -> None:
     """Write the whole database into FILE: data sets, runs, states, tasks with their examples, and your own tables.
 
-    FILE is a dump of pg_dump -Fc. Runs go on meanwhile. Passwords of roles are not in it.
+    FILE is a dump of pg_dump -Fc. Runs continue meanwhile. It does not contain passwords of roles.
     """
     began = time.monotonic()
     server = None if dsn else _running(folder)
@@ -55,7 +55,7 @@ def backup(file: Path, overwrite: bool, folder: Path | None, dsn: str | None, as
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
-@click.option("--jobs", "n_jobs", type=click.IntRange(1, 64), help="Tables that are loaded side by side.")
+@click.option("--jobs", "n_jobs", type=click.IntRange(1, 64), help="Number of tables to load side by side.")
 @allow_missing_option
 @data_option
 @dsn_option
@@ -65,8 +65,8 @@ def restore(
 ) -> None:
     """Restore FILE of easeml backup (or pg_dump -Fc) into a database that has no runs, data sets and tables yet.
 
-    It is made beside that database, checked, and put in its place at the end; an interrupted restore can be run again.
-    Roles that are missing are made, without passwords. The former version's is brought to this one's.
+    The restored database is made beside that one, checked, and put in its place at the end; an interrupted restore can
+    be run again. Missing roles are made, without passwords. A backup of the former version is updated to this one.
     """
     jobs = n_jobs or min(MOST_JOBS, len(os.sched_getaffinity(0)))
     if dsn:

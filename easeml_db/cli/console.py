@@ -12,12 +12,16 @@ from easeml_db.errors import InvalidArgument, NotReady
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on: this machine alone.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; the default is this machine alone."
+)
 @click.option("--port", default=8642, show_default=True, type=click.IntRange(1, 65535), help="Port to listen on.")
-@click.option("--remote", is_flag=True, help="Allow a HOST that other machines reach: passwords are not encrypted.")
+@click.option(
+    "--remote", is_flag=True, help="Allow a HOST that other machines can reach, although passwords are not encrypted."
+)
 @dsn_option
 def console(host: str, port: int, remote: bool, dsn: str | None) -> None:
-    """Show tasks and runs in a browser, to whoever logs in as a role of the database."""
+    """Show tasks and runs in a browser, to users who log in as a role of the database."""
     try:
         from easeml_db.console.server import make_server
         from easeml_db.console.settings import Settings

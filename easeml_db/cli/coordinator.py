@@ -27,7 +27,7 @@ SWITCH_SECONDS = 0.0005
 
 @click.command()
 @dsn_option
-@click.option("--until-idle", is_flag=True, help="End when no run is open, instead of waiting for the next.")
+@click.option("--until-idle", is_flag=True, help="End when no run is open, instead of waiting for the next run.")
 @click.option(
     "--unit-lease-seconds",
     type=click.FloatRange(1.0),
@@ -58,9 +58,9 @@ def coordinator(
     log_json: bool,
     log_units: bool,
 ) -> None:
-    """Run a coordinator in the foreground: it trains what easeml.select_models asks for.
+    """Run a coordinator in the foreground: it trains the runs that easeml.select_models starts.
 
-    Its role must be a member of easeml_coordinator. A second one waits as standby.
+    Its role must be a member of easeml_coordinator. A second coordinator waits as standby.
     """
     journal = Journal(log_file, is_json=log_json, has_units=log_units)
     serving = serve(
@@ -73,7 +73,7 @@ def coordinator(
 
 
 health = listing(
-    "health", "Show how the service does: coordinator, open runs, slots, and what was counted since it began.",
+    "health", "Show the state of the service: coordinator, open runs, slots, and counters since the coordinator began.",
     empty="nothing", columns={
         "is_alive": "alive", "heartbeat_age_seconds": "heartbeat s", "n_queued_runs": "queued",
         "n_running_runs": "running", "oldest_queued_seconds": "waits s", "n_slots": "slots", "n_busy_slots": "busy",

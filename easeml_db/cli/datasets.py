@@ -35,26 +35,30 @@ datasets = listing_group(
 @datasets.command()
 @click.argument("name")
 @click.option(
-    "--source", required=True, help='Table or view as in SQL, or of rows on nodes {"segment": "schema.table"}.'
+    "--source", required=True, help='Table or view, written as in SQL; for rows on nodes {"segment": "schema.table"}.'
 )
 @click.option(
-    "--inputs", callback=name_list, help="Columns to predict from: a,b,... (default: all but those that name rows)."
+    "--inputs",
+    callback=name_list,
+    help="Columns to predict from: a,b,... (default: all except those that identify rows).",
 )
 @click.option("--target", required=True, help="Column to predict.")
 @click.option("--n-partitions", type=int, help="Parts that train side by side (default: 4).")
 @click.option("--validation-fraction", type=float, help="Share of the rows that rank trials (default: 0.15).")
 @click.option("--test-fraction", type=float, help="Share of the rows that no choice sees (default: 0.15).")
-@click.option("--split-column", help="Column that says train, validation or test of each row.")
-@click.option("--time-column", help="Column of times: the newest rows test, the oldest train.")
-@click.option("--group-column", help="Column of groups, of which none is in two splits.")
-@click.option("--key-columns", callback=name_list, help="Columns that name rows: a,b,... (default: the primary key).")
+@click.option("--split-column", help="Column that holds train, validation or test for each row.")
+@click.option("--time-column", help="Column of times: the newest rows become test rows, the oldest training rows.")
+@click.option("--group-column", help="Column of groups; no group is in two splits.")
+@click.option(
+    "--key-columns", callback=name_list, help="Columns that identify rows: a,b,... (default: the primary key)."
+)
 @click.option("--n-folds", type=int, help="Folds of cross-validation, for small tables.")
 @click.option("--seed", type=int, help="Same rows and seed, same split (default: 0).")
 @click.option("--task", help="classification or regression (default: by the target's type).")
 @click.option("--input-shape", callback=integer_list, help="Shape of bytea and flat arrays: 28,28")
 @click.option("--block-rows", type=int, help="Rows of a packed block (default: about 2 MB).")
 @click.option("--placement", help="shared, or bound: each partition belongs to one segment's slots (default: shared).")
-@click.option("--shuffle", help="Of rows on nodes: across all nodes (the default there), or within each.")
+@click.option("--shuffle", help="For rows on nodes: across (over all nodes, the default there) or within (each node).")
 @group_options
 def create(name: str, dsn: str | None, as_json: bool, inputs: list[str] | None, **named: object) -> None:
     """Register a table or view as dataset NAME: shuffled, split and packed inside the database."""

@@ -28,9 +28,9 @@ from easeml_db.local.server import Embedded, default_folder
 def demo(dataset: str, folder: Path | None, n_slots: int | None) -> None:
     """Select models on a real dataset in a private PostgreSQL, and predict with the best.
 
-    With tenants, four roles share the database, and a policy decides whose arm is opened next. With cluster, rows and
-    states lie on two further private servers, and trials hop between them.
-    Shows every SQL statement that it executes. What an earlier demo left is used again; each demo trains a new run.
+    With tenants, four roles share the database, and a policy decides whose arm opens next. With cluster, rows and
+    states lie on two further private servers, and trials hop between them. Shows every SQL statement that it executes.
+    It reuses what an earlier demo left; each demo trains a new run.
     """
     server = embedded(folder)
     if dataset == "tenants":

@@ -19,13 +19,13 @@ COLUMNS = {
 @click.argument("dataset")
 @click.option("--source", help="Table or view with the new rows (default: that of the dataset).")
 @click.option("--time-column", help="Column of times: a line for each period.")
-@click.option("--every", help="How long a period is (default: '1 day').")
-@click.option("--n-rows", type=int, help="Rows that are read at most (default: 100000).")
+@click.option("--every", help="Length of a period (default: '1 day').")
+@click.option("--n-rows", type=int, help="Largest number of rows to read (default: 100000).")
 @click.option("--version", type=int, help="Version of the dataset (default: the newest).")
 @dsn_option
 @json_option
 def drift(dataset: str, dsn: str | None, as_json: bool, **named: object) -> None:
-    """Compare rows of today with those that DATASET was trained on, column by column."""
+    """Compare present rows with the training rows of DATASET, column by column."""
     with database(dsn, has_own_names=True) as connection:
         found = call_rows(connection, "drift", dataset, **named)
     hidden = "since" if named["time_column"] is None else ""

@@ -29,10 +29,10 @@ TABLES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         "confusion_matrix", "Count held-out rows of DATASET by their class and the predicted one.",
         ("threshold", "positive"),
     ),
-    "class-metrics": ("class_metrics", "Count and measure each class of DATASET.", ("threshold", "positive")),
+    "class-metrics": ("class_metrics", "Show counts and metrics of each class of DATASET.", ("threshold", "positive")),
     "roc-curve": ("roc_curve", "List the corners of the ROC curve of DATASET, for each threshold.", ("positive",)),
     "calibration": (
-        "calibration", "Compare the probabilities that are answered for DATASET with what was seen.",
+        "calibration", "Compare the predicted probabilities for DATASET with observed frequencies.",
         ("positive", "n_bins"),
     ),
     "residuals": ("residuals", "List targets, answers and residuals of a regression.", ()),
@@ -45,7 +45,9 @@ split_option = click.option(
 )
 OWN_OPTIONS: Mapping[str, Decorate] = {
     "threshold": click.option(
-        "--threshold", type=float, help="Rows count as positive from this probability on (default: the most probable)."
+        "--threshold",
+        type=float,
+        help="Probability from which rows count as positive (default: the most probable class counts).",
     ),
     "positive": click.option("--positive", help="The label that counts as positive (default: the second of two)."),
     "n_bins": click.option("--n-bins", type=int, help="How many intervals of probability (default: 10)."),
@@ -87,13 +89,13 @@ def _table_command(name: str) -> click.Command:
 @click.option("--row", callback=json_value, help="Explain the answer for this row instead: a JSON object, or @FILE.")
 @click.option("--label", help="With --row: the class whose answer is explained (default: the predicted one).")
 @trial_option
-@click.option("--metric", help="What gets worse, one of easeml evaluate (default: the metric of the run).")
+@click.option("--metric", help="Metric that gets worse, one of easeml evaluate (default: the metric of the run).")
 @dsn_option
 @json_option
 def explain(
     dataset: str, row: Any, label: str | None, trial_id: int | None, metric: str | None, dsn: str | None, as_json: bool
 ) -> None:
-    """Show which inputs answers for DATASET depend on: all answers, or (--row) the one for a row."""
+    """Show which inputs the answers for DATASET depend on: all answers, or with --row the answer for one row."""
     if row is None and label is not None:
         raise click.UsageError("--label belongs to --row")
     if row is not None and metric is not None:

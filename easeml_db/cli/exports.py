@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 30
 @click.argument("dataset")
 @click.option("--trial", "trial_id", type=int, help="The trial to export (default: the one that answers).")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="File (default: DATASET.safetensors).")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @dsn_option
 @json_option
 def export_command(

@@ -28,7 +28,7 @@ AS_OPTION = click.option(
     type=click.Choice(["bytea", "array"]),
     default="bytea",
     show_default=True,
-    help="Keep 8-bit images as one bytea (a byte a pixel), or as smallint arrays with their shape.",
+    help="Keep 8-bit images as one bytea (one byte per pixel), or as smallint arrays with their shape.",
 )
 
 
@@ -70,8 +70,8 @@ def destination_options(
             show_default=default_table is not None,
             help="[schema.]table, quoted as in SQL: '\"My Table\"'.",
         ),
-        click.option("--append", is_flag=True, help="Add the rows to the table if it is there."),
-        click.option("--replace", is_flag=True, help="Drop the table first if it is there."),
+        click.option("--append", is_flag=True, help="Add the rows to the table if it exists."),
+        click.option("--replace", is_flag=True, help="Drop the table first if it exists."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
     )
 
@@ -141,7 +141,7 @@ def parse_types(text: str) -> dict[str, str]:
 def load_numpy(
     file: Path, inputs: Sequence[str], target: str | None, bytes_as: source.BytesAs, destination: Destination
 ) -> None:
-    """Load the arrays of FILE (.npz or .npy), one row an example."""
+    """Load the arrays of FILE (.npz or .npy), one row per example."""
     read = functools.partial(easeml_loaders.numpy_source, inputs=inputs, target=target, bytes_as=bytes_as)
     write(destination, lambda _: read(file))
 

@@ -11,7 +11,7 @@ from easeml_db.cli.connection import database
 from easeml_db.cli.listing import Show, group_options
 from easeml_db.cli.statements import call
 
-force_option = click.option("--force", is_flag=True, help="Also when nothing else can run some partition.")
+force_option = click.option("--force", is_flag=True, help="Do it even if nothing else can run some partition.")
 
 
 def place_command(

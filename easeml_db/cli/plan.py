@@ -32,16 +32,16 @@ POINT_COLUMNS = {
 @click.option("--search-space", callback=json_value, help="JSON object, or @FILE.")
 @click.option("--procedure", help="How configs are tried (default: race, with --max-epochs random).")
 @click.option("--procedure-options", callback=json_value, help='JSON object, or @FILE: {"eta": 3}.')
-@click.option("--n-configs", type=int, help="How many trials, or as many as the procedure plans.")
+@click.option("--n-configs", type=int, help="Number of trials (default: as many as the procedure plans).")
 @click.option("--max-epochs", type=int, help="Passes of a trial over the training rows, at most (default: 100).")
 @click.option("--seed", type=int, help="Seed of the run (default: 0).")
 @click.option("--deadline", help="From start to end, as SQL writes it: '20 minutes'.")
 @click.option("--max-cost", type=float, help="Without a deadline: the fastest plan that costs no more.")
 @click.option("--price-list", help="What slots cost; easeml prices lists them (default: local, this server's slots).")
-@click.option("--confidence", type=float, help="With which probability the limits are kept (default: 0.95).")
+@click.option("--confidence", type=float, help="Probability with which the limits must be kept (default: 0.95).")
 @click.option("--frontier", "has_frontier", is_flag=True, help="Draw the plans from the fastest to the cheapest.")
 @click.option(
-    "--profile", "is_profiled", is_flag=True, help="First train some trials for a minute at most, to time them."
+    "--profile", "is_profiled", is_flag=True, help="First train some trials, for at most a minute, to time them."
 )
 @dsn_option
 @json_option
@@ -55,7 +55,7 @@ def plan(
     as_json: bool,
     **named: Any,
 ) -> None:
-    """Say what a search on DATASET would cost, and when it would be done; nothing is started but with --profile."""
+    """Show what a search on DATASET would cost, and when it would be done; only --profile starts anything."""
     documents = {"search_space": jsonb(search_space), "procedure_options": jsonb(procedure_options)}
     if has_frontier:
         given = [name for name in ("deadline", "max_cost", "confidence") if named.pop(name) is not None]

@@ -37,9 +37,7 @@ REGRET_COLUMNS = {
 
 @click.command()
 @click.argument("name", required=False)
-@click.option(
-    "--prior", help="What is believed of arms beforehand (default: unchanged); easeml policy lists the choices."
-)
+@click.option("--prior", help="Beliefs about arms at the start (default: unchanged); easeml policy lists the choices.")
 @click.option("--seed", type=int, help="Seed of policies that draw at random (default: unchanged).")
 @click.option("--max-wait-seconds", type=float, help="How long tenants wait for arms of others (default: unchanged).")
 @dsn_option
@@ -52,7 +50,7 @@ def policy(
     dsn: str | None,
     as_json: bool,
 ) -> None:
-    """List policies and priors, or choose by policy NAME, from the next decision on, which run opens its next arm."""
+    """List policies and priors, or let policy NAME choose, from the next decision on, which run opens its next arm."""
     settings = {"prior": prior, "seed": seed, "max_wait_seconds": max_wait_seconds}
     if name is None and any(value is not None for value in settings.values()):
         raise click.UsageError("--prior, --seed and --max-wait-seconds go with the NAME of a policy")

@@ -18,8 +18,10 @@ from easeml_db.cli.statements import call
 @click.argument("dataset")
 @click.option("--source", help="Table or view with the dataset's input columns.")
 @click.option("--output", help="Table for keys and predictions.")
-@click.option("--if-exists", help="Of the output: refuse, append (rows with new keys) or update (default: refuse).")
-@click.option("--key", callback=name_list, help="Columns that tell rows apart: a,b (default: the primary key).")
+@click.option(
+    "--if-exists", help="If the output exists: refuse, append (rows with new keys) or update (default: refuse)."
+)
+@click.option("--key", callback=name_list, help="Columns that identify rows: a,b (default: the primary key).")
 @click.option("--probabilities", is_flag=True, help="Show, or write, the probabilities of all classes.")
 @click.option("--row", callback=json_value, help="One row as JSON (or @FILE): an object of columns, or its numbers.")
 @click.option("--trial", "trial_id", type=int, help="The trial that answers (default: what easeml serving shows).")
@@ -62,7 +64,7 @@ def deploy(trial_id: int, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def undeploy(dataset: str, dsn: str | None, as_json: bool) -> None:
-    """Take back what was deployed for DATASET: the best trial by its metric answers again."""
+    """Withdraw the deployed trial of DATASET: the best trial by its metric answers again."""
     with database(dsn) as connection:
         call(connection, "undeploy", dataset)
     _say(as_json, f"the best trial of {dataset} answers from now on", dataset=dataset, is_deployed=False)
@@ -73,7 +75,7 @@ def undeploy(dataset: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def rollback(dataset: str, dsn: str | None, as_json: bool) -> None:
-    """Let the trial answer for DATASET that answered before the present one; again: the one before that."""
+    """Let the trial before the present one answer for DATASET again; each further call goes back one more."""
     with database(dsn) as connection:
         trial_id = call(connection, "rollback", dataset)
     _say(as_json, f"trial {trial_id} answers from now on", dataset=dataset, trial_id=trial_id)

@@ -44,13 +44,13 @@ prices = listing_group("prices", "List prices (without a command), or import, ex
 @prices.command("import")
 @click.argument("price_list", metavar="NAME")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--caveat", help="What to know before one trusts the figures.")
+@click.option("--caveat", help="What to know before trusting the figures.")
 @click.option("--local", "is_local", is_flag=True, help="Its slots are those of this server.")
 @group_options
 def import_prices(
     price_list: str, path: Path, caveat: str | None, is_local: bool, dsn: str | None, as_json: bool
 ) -> None:
-    """Make the price list NAME of FILE: a CSV with the columns that easeml prices export writes."""
+    """Make the price list NAME from FILE: a CSV with the columns that easeml prices export writes."""
     types = read_types(path)
     with database(dsn) as connection:
         call(connection, "create_price_list", price_list, jsonb(types), caveat=caveat, is_local=is_local)

@@ -35,7 +35,7 @@ def procedures(dsn: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("procedure")
 @click.option("--max-epochs", type=int, help="Passes of a trial over the training rows, at most (default: 100).")
-@click.option("--n-configs", type=int, help="How many trials, or as many as the procedure plans.")
+@click.option("--n-configs", type=int, help="Number of trials (default: as many as the procedure plans).")
 @click.option("--procedure-options", callback=json_value, help='JSON object, or @FILE: {"eta": 3}.')
 @click.option("--dataset", help="Take the architectures that suit this dataset.")
 @click.option("--architectures", callback=name_list, help="Names with commas.")

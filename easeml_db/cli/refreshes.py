@@ -15,26 +15,24 @@ STATUS_COLUMNS = {
 }  # fmt: skip
 
 refreshes = listing(
-    "refreshes", "List the datasets that are trained again on new rows, and what came of it last.",
+    "refreshes", "List the datasets that are trained again on new rows, with the last outcome.",
     empty="no dataset is refreshed; have one: easeml refresh NAME --every '1 day'", columns=STATUS_COLUMNS,
 )  # fmt: skip
 
 
 @click.command()
 @click.argument("dataset")
-@click.option("--every", help="Look at the source so often: '1 day', '1 hour' (default: a day).")
-@click.option("--when-drift", type=float, help="Train only when a column has drifted so far, for example 0.25.")
-@click.option("--off", is_flag=True, help="Refresh it no more.")
-@click.option("--now", is_flag=True, help="Have the service look now.")
-@click.option(
-    "--advance", is_flag=True, help="Take the next step here and now, where the service cannot log in as you."
-)
+@click.option("--every", help="How often to check the source: '1 day', '1 hour' (default: a day).")
+@click.option("--when-drift", type=float, help="Train only if a column has drifted by this much, for example 0.25.")
+@click.option("--off", is_flag=True, help="Stop refreshing it.")
+@click.option("--now", is_flag=True, help="Make the service check the source now.")
+@click.option("--advance", is_flag=True, help="Take the next step here and now, if the service cannot log in as you.")
 @dsn_option
 @json_option
 def refresh(dataset: str, dsn: str | None, as_json: bool, **wanted: object) -> None:
     """Train DATASET again on new rows, and let the new trial answer if it is better on them.
 
-    Without options it is looked at every day.
+    Without options, the service checks the source every day.
     """
     if sum(bool(wanted[name]) for name in ("off", "now", "advance")) > 1:
         raise click.UsageError("--off, --now and --advance exclude each other")

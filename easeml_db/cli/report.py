@@ -51,7 +51,7 @@ FORMATS = ("html", "png")
     "--evaluate/--no-evaluate",
     "is_evaluated",
     default=True,
-    help="Whether the best trial answers for held-out rows, for the section on evaluation (default: it does).",
+    help="Whether the best trial predicts held-out rows, for the section on evaluation (default: it does).",
 )
 @dsn_option
 @json_option
@@ -68,7 +68,7 @@ def report(
 
     Shows units by slot and by trial, learning curves, the leaderboard, how good the best trial is on held-out rows and
     what its answers depend on, utilisation, the makespan beside its lower bound, states hopped and stored, and what
-    happened. A run that still goes on is shown as far as it is.
+    happened. A run that is still going on is shown up to now.
     """
     check_place(out)
     with database(dsn) as connection:

@@ -38,9 +38,9 @@ def retention(what: str | None, keep: str | None, dsn: str | None, as_json: bool
 @dsn_option
 @json_option
 def prune(what: tuple[str, ...], is_meant: bool, dsn: str | None, as_json: bool) -> None:
-    """Count what is older than easeml retention keeps it, of WHAT or of everything; with --yes, remove it.
+    """Count what is older than easeml retention allows, of WHAT or of everything; with --yes, remove it.
 
-    It works in short transactions, waits for nobody and can be interrupted at any time.
+    It works in short transactions, never waits for others, and can be interrupted at any time.
     """
     with database(dsn) as connection:
         kept = {row["what"]: _readable(row)["keep"] for row in rows(connection, "retention")}

@@ -35,7 +35,9 @@ SCHEDULER_COLUMNS = {
     "--procedure", help="How configs are tried; easeml procedures lists them (default: race, with --max-epochs random)."
 )
 @click.option("--procedure-options", callback=json_value, help='JSON object, or @FILE: {"eta": 3}.')
-@click.option("--n-configs", type=int, help="How many trials (default: as there is time for; random 8, grid all).")
+@click.option(
+    "--n-configs", type=int, help="Number of trials (default: as many as there is time for; random 8, grid all)."
+)
 @click.option("--max-epochs", type=int, help="Passes of a trial over the training rows, at most (default: 100).")
 @click.option(
     "--metric", help="What ranks the trials (default: that of the first run, else accuracy, or rmse for numbers)."
@@ -51,9 +53,11 @@ SCHEDULER_COLUMNS = {
     help="hopping, batched, data_parallel, water_filling, auto or planned (default: hopping; timed: batched).",
 )
 @click.option(
-    "--deadline", help="When it should have ended, from now, as SQL writes it: '20 minutes'. It is planned then."
+    "--deadline", help="Time from now by which it should end, as SQL writes it: '20 minutes'. The run is then planned."
 )
-@click.option("--max-cost", type=float, help="What it may cost; then it ends with what it has. It is planned then.")
+@click.option(
+    "--max-cost", type=float, help="Cost limit; at the limit the run ends with what it has. The run is then planned."
+)
 @click.option("--price-list", help="What the slots of a planned run cost; easeml prices lists them (default: local).")
 @click.option("--watch", "is_watched", is_flag=True, help="Show the run live until it ends.")
 @dsn_option
@@ -139,18 +143,18 @@ def _change_command(function: str, text: str) -> click.Command:
 
 
 cancel = _change_command(
-    "cancel", "Stop RUN within a second; what is trained stays, and easeml resume goes on from there."
+    "cancel", "Stop RUN within a second; recorded units stay, and easeml resume continues from there."
 )
-resume = _change_command("resume", "Let a cancelled or failed RUN go on from its last recorded units.")
+resume = _change_command("resume", "Continue a cancelled or failed RUN from its last recorded units.")
 
 
 @click.command()
 @click.argument("run_id", metavar="RUN", type=int)
-@click.option("--force", "is_forced", is_flag=True, help="Drop it though one of its trials answers predictions.")
+@click.option("--force", "is_forced", is_flag=True, help="Drop it even if one of its trials answers predictions.")
 @dsn_option
 @json_option
 def drop(run_id: int, is_forced: bool, dsn: str | None, as_json: bool) -> None:
-    """Remove RUN with its trials, states and history; one under way is cancelled first."""
+    """Remove RUN with its trials, states and history; a run under way is cancelled first."""
     with database(dsn) as connection:
         call(connection, "drop_run", run_id, force=is_forced)
     if as_json:

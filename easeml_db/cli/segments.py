@@ -53,7 +53,7 @@ segments = listing_group("segments", "List segments (without a command), or add,
 )  # fmt: skip
 @group_options
 def add(name: str, service: str | None, engine: str, content: int | None, dsn: str | None, as_json: bool) -> None:
-    """Add SEGMENT: a place that holds partitions; give it slots next. Another server is looked at first."""
+    """Add SEGMENT: a place that holds partitions; give it slots next. Another server is checked first."""
     with database(dsn) as connection, connection.transaction():
         call(connection, "add_segment", name, service=service, engine=engine, content=content)
         if service is not None:
@@ -65,7 +65,7 @@ def add(name: str, service: str | None, engine: str, content: int | None, dsn: s
 @PLACE
 @group_options
 def check(place: str, dsn: str | None, as_json: bool) -> None:
-    """Look at the server of SEGMENT now: versions, packages, devices; and say what is against it."""
+    """Check the server of SEGMENT now: versions, packages, devices, and what prevents its use."""
     with database(dsn) as connection:
         _look_at(connection, place)
         facts = call(connection, "segment_facts", place)
@@ -108,10 +108,12 @@ def install_segment(service: str, role: str | None, engine: str, is_delegated: b
 @click.option("--control", metavar="SERVICE", help="Service in pg_service.conf there that leads to the control server.")
 @click.option("--host", help="Host of the control server as the cluster reaches it, where there is no such service.")
 @click.option("--port", type=int, help="Its port (default: that of the server of --dsn).")
-@click.option("--remove", is_flag=True, help="Take away what this command has made there.")
+@click.option("--remove", is_flag=True, help="Remove what this command has made there.")
 @dsn_option
 def views(service: str, control: str | None, host: str | None, port: int | None, remove: bool, dsn: str | None) -> None:
-    """Let users of a Greenplum database start runs and read leaderboards from inside; SERVICE: its superuser's."""
+    """Let users of a Greenplum database start runs and read leaderboards from inside; SERVICE must log in as its
+    superuser.
+    """
     with database(dsn) as connection:
         made = connection.execute(REMOVAL if remove else INSTALLATION, [] if remove else [control, host, port])
         (script,) = [row["script"] for row in made]

@@ -29,7 +29,7 @@ from easeml_db.postgres.connection import connect_now
 @click.option("--port", type=click.IntRange(1024, 65535), help="Port on the loopback address (default: a free one).")
 @json_option
 def up(folder: Path | None, n_slots: int | None, port: int | None, as_json: bool) -> None:
-    """Start a private PostgreSQL with easeml in it, and the coordinator. Does nothing where they run."""
+    """Start a private PostgreSQL with easeml in it, and the coordinator. Does nothing if they already run."""
     server = embedded(folder)
     if nodes_of(server):
         start_nodes(server, nodes_of(server))

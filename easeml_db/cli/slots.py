@@ -45,7 +45,7 @@ def _slot_command(name: str, text: str, *, is_forced: bool = False) -> None:
     place_command(slots, f"{name}_slot", argument, text, _print_slots, is_forced=is_forced)
 
 
-_slot_command("drain", "Let SLOT end its unit and give it no more.", is_forced=True)
+_slot_command("drain", "Let SLOT finish its unit, and give it no more units.", is_forced=True)
 _slot_command("resume", "Give units again to SLOT, which was drained or lost.")
 _slot_command("remove", "Remove SLOT at once; its unit runs again elsewhere.", is_forced=True)
 COMMANDS = (slots,)

@@ -46,21 +46,21 @@ def _show_tasks(dsn: str | None, as_json: bool) -> None:
     )
 
 
-task = listing_group("task", "Tasks: what goes in and what comes out; without a command, list them.", _show_tasks)
+task = listing_group("task", "Tasks, declared by their inputs and outputs; without a command, list them.", _show_tasks)
 
 
 @task.command()
 @click.argument("name")
 @click.argument("program", required=False)
-@click.option("--pictures", type=FOLDER, help="Folder whose first picture says what goes in, instead of PROGRAM.")
+@click.option("--pictures", type=FOLDER, help="Folder whose first picture defines the input, instead of PROGRAM.")
 @click.option(
     "--labels", type=FILE, help="CSV with the columns file and label, whose labels are the classes, or file and output."
 )
 @click.option("--schema", default="public", show_default=True, help="Where the views of the task are made.")
 @click.option("--classes", callback=name_list, help="Names of the classes: a,b,c (default: 0, 1, 2 and so on).")
 @click.option("--storage", type=click.Choice(["bytes", "numbers"]), help="How tensors are kept (default: by shape).")
-@click.option("--run-after-examples", type=int, help="Start a run after so many examples (default: 100).")
-@click.option("--run-after-minutes", type=float, help="Or so many minutes after the first of them (default: 5).")
+@click.option("--run-after-examples", type=int, help="Start a run after this many examples (default: 100).")
+@click.option("--run-after-minutes", type=float, help="Or this many minutes after the first of them (default: 5).")
 @click.option("--run-options", callback=json_value, help="Arguments of easeml.select_models as JSON (or @FILE).")
 @dsn_option
 @json_option
@@ -68,7 +68,7 @@ def create(
     name: str, program: str | None, pictures: Path | None, labels: Path | None, dsn: str | None, as_json: bool,
     **options: Any,
 ) -> None:  # fmt: skip
-    """Make task NAME of PROGRAM, such as 'Input = [64,64,3] Output = [3]', or of a folder of pictures."""
+    """Make task NAME from PROGRAM, such as 'Input = [64,64,3] Output = [3]', or from a folder of pictures."""
     if (program is None) == (pictures is None) or (pictures is None) != (labels is None):
         raise click.UsageError("give either PROGRAM, or --pictures and --labels")
     if pictures is not None and labels is not None:
@@ -99,7 +99,7 @@ def feed(
 ) -> None:
     """Feed task NAME a folder of PICTURES, or a .npy file of them, with their labels; all or none, in one COPY.
 
-    Where pictures come out, the CSV names them in a column output. A .jsonl file has examples of any task instead,
+    If the outputs are pictures, the CSV names them in a column output. A .jsonl file has examples of any task instead,
     {"input": ..., "output": ...} on each line, and needs no labels; - reads such lines from standard input.
     """
     skipped = Skipped(refuses=on_error == "refuse")
@@ -144,7 +144,9 @@ def refine(name: str, off: list[int] | None, on: list[int] | None, limit: int, d
 @click.argument("name")
 @click.argument("pictures", type=FILE, nargs=-1)
 @click.option(
-    "--input", "given", help="Inputs as JSON, one on each line, instead of pictures; @FILE has them, - reads them."
+    "--input",
+    "given",
+    help="Inputs as JSON, one on each line, instead of pictures; @FILE reads them from a file, - from standard input.",
 )
 @click.option("--trial", "trial_id", type=int, help="The trial that answers (default: the best so far).")
 @dsn_option
@@ -152,7 +154,7 @@ def refine(name: str, off: list[int] | None, on: list[int] | None, limit: int, d
 def infer(
     name: str, pictures: tuple[Path, ...], given: str | None, trial_id: int | None, dsn: str | None, as_json: bool
 ) -> None:
-    """Ask the best model of task NAME what comes out, for PICTURES or for --input, whatever its shape.
+    """Ask the best model of task NAME for its output, for PICTURES or for --input of any shape.
 
     A vector is [1, 2], a tensor has lists within lists, a series is a list of its objects, a tree has objects within
     objects: {"word": [...], "left": {...}, "right": null}.
@@ -204,7 +206,7 @@ def _said(answer: Row) -> str:
 @dsn_option
 @json_option
 def report(name: str, dsn: str | None, as_json: bool) -> None:
-    """Tell the story of task NAME by date: versions, runs, arms, and what each came to."""
+    """Show the history of task NAME by date: versions, runs, arms, and the result of each."""
     with database(dsn) as connection:
         found = call_rows(connection, "task_report", name)
     columns = {"at": "at", "architecture": "architecture", "metric": "metric", "value": "value", "event": "event"}
@@ -216,7 +218,7 @@ def report(name: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def run_now(name: str, dsn: str | None, as_json: bool) -> None:
-    """Have a run of task NAME begin now, whatever its rule says."""
+    """Start a run of task NAME now, whatever its rule says."""
     with database(dsn) as connection:
         call(connection, "run_task", name)
     _say(as_json, f"a run of {name} begins in the background; watch it: easeml task report {name}", task=name)
@@ -224,7 +226,7 @@ def run_now(name: str, dsn: str | None, as_json: bool) -> None:
 
 @task.command()
 @click.argument("name")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write; must not be there.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write; it must not exist.")
 @dsn_option
 @json_option
 def client(name: str, out: Path, dsn: str | None, as_json: bool) -> None:

@@ -59,7 +59,7 @@ def create_tenant(role: str, dsn: str | None, as_json: bool, **settings: object)
 @click.option("--clear", callback=name_list, help="Settings to set back to their default: deadline,max-runs.")
 @group_options
 def alter_tenant(role: str, clear: list[str] | None, dsn: str | None, as_json: bool, **settings: object) -> None:
-    """Change what is given of tenant ROLE, and leave the rest."""
+    """Change the given settings of tenant ROLE, and leave the others."""
     cleared = [name.replace("-", "_") for name in clear] if clear else None
     _change(dsn, as_json, "alter_tenant", role, clear=cleared, **settings)
 
@@ -68,7 +68,7 @@ def alter_tenant(role: str, clear: list[str] | None, dsn: str | None, as_json: b
 @click.argument("role")
 @group_options
 def drop_tenant(role: str, dsn: str | None, as_json: bool) -> None:
-    """Let ROLE, which has no open runs, be a tenant no more; its data and results stay."""
+    """Make ROLE, which must have no open runs, no longer a tenant; its data and results stay."""
     _change(dsn, as_json, "drop_tenant", role)
 
 
