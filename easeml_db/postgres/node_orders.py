@@ -46,7 +46,7 @@ def mates_of(opened: Fields) -> list[KnownState]:
 
 
 def later(opened: Fields, seconds: float) -> Fields:
-    """Return the context of a unit that was opened some seconds ago: its run has less time left."""
+    """Return the context of an opened unit some seconds later, when its run has less time left."""
     composition = opened["composition"]
     if composition is None or composition["seconds_left"] is None:
         return opened

@@ -56,10 +56,10 @@ def csv_source(
     table_types: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Source:
-    """Read the whole file once: check it and settle each column's type.
+    """Read the whole file once: check it and determine each column's type.
 
-    `types` (column: type) are the user's; `table_types`, those of a table to append to, hold for the other
-    columns. `progress` hears of this first pass, without a total.
+    `types` (column: type) are the user's; `table_types`, those of a table to append to, hold for the other columns.
+    `progress` is called during this first pass, without a total.
     """
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise InvalidArgument(f"the delimiter must be one character, got {delimiter!r}")
@@ -85,7 +85,7 @@ def _declared_types(header: Sequence[str], types: Mapping[str, str], path: Path)
 
 
 def read_header(file: CsvFile) -> list[str]:
-    """Return the column names; refuse them where PostgreSQL could not keep them apart."""
+    """Return the column names; refuse them if PostgreSQL could not distinguish them."""
     with opened(file.path) as stream:
         for line, row in _records(file, stream):
             _check_delimiter(file, row)
@@ -121,7 +121,7 @@ def _records(file: CsvFile, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]
 
 @dataclass
 class _Record:
-    """What the lines of a record hold so far: within quotes a record spans lines, and those without end all of them."""
+    """The lines of a record so far: a quoted field may span lines, and an unclosed quote spans all that follow."""
 
     n_bytes: int = 0
     n_marks: int = 0
@@ -198,7 +198,7 @@ class _Settling:
 
 @dataclass(frozen=True)
 class SettledColumn:
-    """A column after the first pass: its type, the fields that are NULL, and which of them nobody named."""
+    """A column after the first pass: its type, the words that mean NULL, and which of them the user did not name."""
 
     name: str
     element: str
@@ -206,7 +206,7 @@ class SettledColumn:
     words: Counter[str]
 
     def note(self) -> str | None:
-        """Say which words were read as NULL unasked."""
+        """Return a note that names the words read as NULL without a request, or None."""
         if not self.words:
             return None
         found = ", ".join(f"{word!r} ({n})" for word, n in self.words.most_common())

@@ -38,7 +38,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading bytes, through gzip where its first bytes say so, whatever its name."""
+    """Open a file for reading bytes, through gzip if its first bytes say so, whatever its name."""
     with reading(path), path.open("rb") as file:
         is_gzip = file.read(2) == GZIP_MAGIC
         file.seek(0)
@@ -63,7 +63,9 @@ def lines_of(stream: IO[AnyStr], name: Path | str, most: int = MOST_LINE_BYTES) 
 
 
 def most_bytes(path: Path) -> int:
-    """Return how many bytes a file holds at most: its size, or where it is packed, what deflate can make of it."""
+    """Return the largest number of bytes that a file can hold: its size, or if it is compressed, the most that deflate
+    can expand it to.
+    """
     with reading(path), path.open("rb") as file:
         is_gzip = file.read(2) == GZIP_MAGIC
         return path.stat().st_size * (LARGEST_RATIO if is_gzip else 1)
@@ -90,7 +92,7 @@ def _shown(number: int) -> str:
 
 
 def read_exactly(file: IO[bytes], n_bytes: int, path: Path) -> bytes:
-    """Read so many bytes, or say that the file is cut off."""
+    """Read a number of bytes. Raises an error if the file is cut off."""
     with reading(path):
         data = file.read(n_bytes)
     if len(data) != n_bytes:

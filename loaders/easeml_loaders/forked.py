@@ -38,8 +38,8 @@ def read_in_processes(
     """Yield for each part, in their order, what `read` returns (which is pickled), with the bytes (part_bytes,) that it
     has written, which are good until the next part is asked for.
 
-    read: called in another process with the number of a part, and bytes to write to, which hold anything.
-    Raises InvalidArgument where a process ends before its work is done.
+    read: called in another process with the number of a part, and bytes to write to, which hold anything. Raises
+    InvalidArgument if a process ends before its work is done.
     """
     n_ahead = max(2, min(MOST_AHEAD, AHEAD_BYTES // part_bytes))
     memory = mmap.mmap(-1, n_processes * n_ahead * part_bytes)

@@ -18,7 +18,7 @@ MOST_FILL_BYTES = 1 << 20
 
 
 def check_pixels(path: Path, size: tuple[int, int]) -> None:
-    """Raise InvalidData where a file says that it has very many pixels, or many for its bytes."""
+    """Raise InvalidData if a file declares very many pixels, or too many for its bytes."""
     n_pixels = size[0] * size[1]
     if n_pixels > MOST_PIXELS:
         raise InvalidData(f"{path.name}: {size[1]} by {size[0]} pixels are more than {MOST_PIXELS}")
@@ -30,7 +30,7 @@ def check_pixels(path: Path, size: tuple[int, int]) -> None:
 
 
 def check_scans(path: Path, n_pixels: int) -> None:
-    """Raise InvalidData where a JPEG of so many pixels would be drawn very many times."""
+    """Raise InvalidData if a JPEG of that many pixels would be decoded in too many scans."""
     if path.stat().st_size * n_pixels <= MOST_SCANNED_PIXELS:  # too small a file, or too few pixels, to take long
         return
     n_scans, before = 0, b""
@@ -42,7 +42,7 @@ def check_scans(path: Path, n_pixels: int) -> None:
 
 
 def check_fill(path: Path) -> None:
-    """Raise InvalidData where a JPEG has very many bytes that only fill, before anything reads its head."""
+    """Raise InvalidData if a JPEG has very many fill bytes, before anything reads its header."""
     if path.stat().st_size <= MOST_FILL_BYTES:
         return
     n_filled = 0

@@ -33,7 +33,7 @@ Names: TypeAlias = Sequence[tuple[str, str]]
 
 
 class Pictures(NamedTuple):
-    """The pixels of pictures (n, n_bytes); and what is wrong with some of them, by their places."""
+    """The pixels of pictures (n, n_bytes); and the errors of some of them, by their places."""
 
     pixels: NDArray[np.uint8]
     problems: Mapping[int, str]
@@ -44,7 +44,7 @@ Read: TypeAlias = Sequence[Pictures]
 
 
 def picture_source(folder: Path, labels: Names, wanted: Wanted, skipped: Skipped) -> Source:
-    """Return pictures with their labels, or with the pictures that come out, as columns input and output."""
+    """Return pictures with their labels, or with their output pictures, as columns input and output."""
     for each in (wanted, wanted.output or wanted):
         if each.shape[2] not in MODES:
             raise InvalidArgument(f"pictures have {', '.join(map(str, MODES))} channels, not {each.shape[2]}")
@@ -97,7 +97,7 @@ def _read_all(folder: Path, parts: Sequence[Names], wanted: Wanted) -> Iterator[
 
 
 def read_part(folder: Path, part: Names, wanted: Wanted) -> Read:
-    """Return what the files of a part hold, or what is wrong with them."""
+    """Return the contents of the files of a part, or their errors."""
     arrays = [np.empty((len(part), size), np.uint8) for size in _sizes(wanted)]
     return list(map(Pictures, arrays, _read_into(arrays, folder, part, wanted)))
 
@@ -126,7 +126,7 @@ def _read_into(
 
 
 def _read_pictures(pixels: NDArray[np.uint8], place: Place, names: Sequence[str], wanted: Wanted) -> Mapping[int, str]:
-    """Read pictures: small PNGs are unpacked together, and Pillow reads all others. What cannot be read is zero."""
+    """Read pictures: small PNGs are unpacked together, and Pillow reads all others. Unreadable pictures are zero."""
     is_known = np.zeros(len(names), np.bool_)
     if may_unpack(len(names), wanted.shape):
         for some, contents in _contents(place, names):

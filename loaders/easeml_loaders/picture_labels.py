@@ -21,9 +21,8 @@ MOST_LINE_CHARACTERS = 1 << 20
 
 @dataclass(frozen=True)
 class Wanted:
-    """What each picture has to become: (height, width, channels), and the labels that a task knows (None: numbers).
-
-    `output` is what the picture has to become that comes out, where one does.
+    """The form that each picture must have: (height, width, channels), and the labels that a task knows (None:
+    numbers). `output` is the form of the output picture, if there is one.
     """
 
     shape: tuple[int, int, int]
@@ -54,7 +53,7 @@ class Skipped:
 def read_labels(path: Path, column: str = "label") -> list[tuple[str, str]]:
     """Return (file, label) of each line of a CSV file whose header names both columns. Raises InvalidData.
 
-    Where pictures come out, `column` is output: the file of the other picture.
+    If the outputs are pictures, `column` is output: the file of the output picture.
     """
     with reading(path), path.open(encoding="utf-8-sig", newline="") as lines:
         try:

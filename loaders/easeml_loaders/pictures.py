@@ -90,7 +90,7 @@ def pixels_of(path: Path, wanted: Wanted) -> bytes:
 
 
 def _converted(picture: Image.Image, path: Path, mode: str) -> Image.Image:
-    """Return a picture in a mode of 8 bits. Raises InvalidData where nothing says what its numbers mean there."""
+    """Return a picture in a mode of 8 bits. Raises InvalidData if the meaning of its numbers there is undefined."""
     from PIL import Image
 
     if picture.mode == mode:
@@ -118,8 +118,9 @@ def png_of(pixels: NDArray[np.uint8]) -> bytes:
 def array_source(
     images: NDArray[np.uint8], labels: Sequence[str] | NDArray[np.uint8], wanted: Wanted, skipped: Skipped
 ) -> Source:
-    """Return pictures of one array (n, height, width, channels) with their labels, or with the pictures that come out,
-    as columns input and output."""
+    """Return pictures of one array (n, height, width, channels) with their labels, or with their output pictures, as
+    columns input and output.
+    """
     _check_array(images, wanted)
     if len(images) != len(labels):
         raise InvalidData(f"{len(images)} images have {len(labels)} labels")
@@ -205,7 +206,8 @@ class Place:
         return content if len(content) <= most_bytes else b""
 
     def _path(self, name: str) -> str:
-        """Return the path of a name, whose folder may be reached by links; nothing where it leads out of the folder."""
+        """Return the path of a name, whose folder may be reached by links; an empty text if it leads out of the folder.
+        """
         begin = name.rfind("/") + 1
         parent, base = name[:begin], name[begin:]
         if parent not in self._parents:

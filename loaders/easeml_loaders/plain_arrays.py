@@ -27,7 +27,7 @@ CODES = {
 
 
 class Header(NamedTuple):
-    """What a .npy file says of its array, and where the values begin."""
+    """The header of a .npy file: the description of its array, and where the values begin."""
 
     descr: str
     shape: tuple[int, ...]
@@ -38,8 +38,8 @@ def copied_pictures(images: Path, labels: Path, wanted: Wanted, skipped: Skipped
     """Return parts of a COPY into the columns input and output, each as (rows, bytes of their tuples).
 
     None for files that need numpy: other types, other orders, broken or of another shape than wanted. Raises
-    InvalidData for a broken CSV of labels; the iterator raises it for a label that the task does not know and nobody
-    skips.
+    InvalidData for a broken CSV of labels; the iterator raises it for a label that the task does not know, unless such
+    labels are skipped.
     """
     if wanted.output is not None or not images.is_file():
         return None

@@ -32,14 +32,14 @@ Bytes = NDArray[np.uint8]
 
 
 def may_unpack(n_files: int, shape: tuple[int, int, int]) -> bool:
-    """Return whether so many pictures of a shape are worth the while."""
+    """Return whether unpacking a number of pictures of a shape together is worthwhile."""
     height, width, channels = shape
     return n_files >= FEWEST and height * width * channels <= MOST_VALUES and channels in COLOUR_OF
 
 
 def unpacked(files: Sequence[bytes], shape: tuple[int, int, int]) -> tuple[Bytes, NDArray[np.bool_]]:
-    """Return the pixels of each file, row by row: (n, height * width * channels). And which they are, (n,): the pixels
-    of others are zero, and Pillow has to read those.
+    """Return the pixels of each file, row by row: (n, height * width * channels). Also return which files were
+    unpacked, (n,): the pixels of the others are zero, and Pillow must read those.
 
     shape: height, width and channels that all of them must have.
     """
@@ -78,7 +78,7 @@ def _lines(file: bytes, begin: bytes, n_bytes: int) -> bytes | None:
 
 
 def _inflated(packed: bytes, n_bytes: int) -> bytes | None:
-    """Return so many bytes, unless there are more or fewer: what would be very many is not unpacked."""
+    """Return a number of bytes, or None if there are more or fewer, so that no oversized data is unpacked."""
     inflating = zlib.decompressobj()
     try:
         lines = inflating.decompress(packed, n_bytes + 1)
@@ -89,8 +89,9 @@ def _inflated(packed: bytes, n_bytes: int) -> bytes | None:
 
 
 def _unfiltered(pictures: Bytes, shape: tuple[int, int, int]) -> Bytes:
-    """Return the pixels (n, height * width * channels) of the lines (n, height, line) of pictures. A blank line stands
-    above each, since nothing is above its first one."""
+    """Return the pixels (n, height * width * channels) of the lines (n, height, line) of pictures. A blank line is
+    placed above each picture, because nothing is above its first line.
+    """
     from PIL import Image
 
     height, width, channels = shape

@@ -38,7 +38,7 @@ class Column:
 
     @property
     def declared_type(self) -> str:
-        """The type as CREATE TABLE gets it, array bounds included for those who read the definition."""
+        """The type in CREATE TABLE, including array bounds, which document the definition."""
         return self.element + "".join(f"[{size}]" for size in self.shape)
 
 
@@ -69,7 +69,7 @@ class Source:
 
 
 def check_column_names(names: Sequence[str], where: str) -> None:
-    """Refuse names that PostgreSQL cannot keep as they are; `where` (file, line) opens the message."""
+    """Refuse names that PostgreSQL cannot store unchanged; `where` (file, line) opens the message."""
     if not names:
         raise InvalidData(f"{where}: no columns")
     for position, name in enumerate(names, 1):

@@ -45,7 +45,7 @@ OWN_SCHEMA = """
 
 @dataclass(frozen=True)
 class LoadedTable:
-    """What a load wrote; `n_bytes` counts the COPY stream, not the table on disk."""
+    """The result of a load; `n_bytes` counts the COPY stream, not the table on disk."""
 
     table: str  # schema-qualified, quoted where SQL needs it
     n_rows: int
@@ -55,7 +55,7 @@ class LoadedTable:
 
 @dataclass(frozen=True)
 class Target:
-    """The table meant: where it is to be, and its oid when it is already there."""
+    """The target table: its place, and its oid if it exists already."""
 
     schema: str
     name: str
@@ -87,7 +87,7 @@ def load_table(
 
 
 def column_types(conninfo: str, table: str) -> dict[str, str]:
-    """Return name and type of each column of a table; empty where there is no such table."""
+    """Return name and type of each column of a table; empty if there is no such table."""
     with connected(conninfo) as connection:
         target = find_target(connection, table)
         return {} if target.oid is None else _types(connection, target.oid)
@@ -121,10 +121,9 @@ def _kind(error: psycopg.Error) -> type[EasemlError]:
 
 
 def find_target(connection: Connection, table: str) -> Target:
-    """Say which table a name means, and whether it is there; its schema must be.
-
-    The session's own search_path says in which schema a bare name is, but for a schema of the role's name that somebody
-    else has made. All else means pg_catalog, from now on: a schema in that path may have functions of any name.
+    """Return the table that a name means, and whether it exists; its schema must exist. The session's own search_path
+    determines the schema of a bare name, except for a schema of the role's name that somebody else has made. From then
+    on all other names mean pg_catalog, because a schema in that path may have functions of any name.
     """
     path = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchone()
     connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
@@ -198,7 +197,7 @@ def _check_appendable(types: dict[str, str], target: Target, source: Source) -> 
 
 
 def _alike(column: Column) -> tuple[str, ...]:
-    """Return the types that take the column's bytes as they are."""
+    """Return the types that accept the column's bytes unchanged."""
     return ("text", "character varying") if column.element == "text" else (column.stored_type,)
 
 

@@ -195,7 +195,7 @@ def _check_shape(chosen: Architecture, task: Task, found: tuple[int, ...]) -> No
 
 @contextmanager
 def _named(session: Session, chosen: Architecture, task: Task) -> Iterator[None]:
-    """Say in one line what a package's code raised, and for which shapes."""
+    """Turn an error of a package's code into one line that also names the shapes."""
     try:
         yield
     except session.SPIError:

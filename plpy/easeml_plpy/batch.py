@@ -33,7 +33,7 @@ Told = dict[str, str | None]
 
 
 class BatchRecorded(TypedDict):
-    """What came of a batch: bytes of pruned states, and the errors of members that are not recorded, by trial."""
+    """The result of a batch: bytes of pruned states, and the errors of members that are not recorded, by trial."""
 
     pruned_bytes: int
     failures: dict[int, Told]
@@ -81,8 +81,8 @@ def evaluate_batch(session: Session, batch: str, result: str | None) -> tuple[st
 def orders_of(batch: str) -> list[Unit]:
     """Return the units of a batch, each with its place among them.
 
-    They go by their trials: whoever changes several trials locks them in this order (easeml.lock_trials), so that
-    nobody waits in a circle.
+    They are ordered by trial: every transaction that changes several trials locks them in this order
+    (easeml.lock_trials), so that none deadlock.
     """
     members = sorted(json.loads(batch)["batch"], key=lambda member: member["trial_id"])
     places = [{"batch": {"rank": rank, "n_members": len(members)}} for rank in range(len(members))]
@@ -90,7 +90,7 @@ def orders_of(batch: str) -> list[Unit]:
 
 
 class _Batch:
-    """The work of a batch in a session, and what came to nothing of it."""
+    """The work of a batch in a session, and the members that failed."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -99,7 +99,9 @@ class _Batch:
 
     @contextmanager
     def blaming(self, trial_id: int) -> Iterator[None]:
-        """Keep the error of one member in here: the others go on. What is nobody's fault passes through."""
+        """Keep the error of one member inside, so that the others continue. An error that is no member's fault passes
+        through.
+        """
         try:
             yield
         except Exception as error:
@@ -110,7 +112,7 @@ class _Batch:
 
     @contextmanager
     def _apart(self, order: Unit) -> Iterator[None]:
-        """Undo what the statements in here have done for one member, where they fail."""
+        """Undo the effects of the statements in here for one member if they fail."""
         with self.blaming(order.trial_id), self._session.subtransaction():
             yield
 
@@ -136,7 +138,7 @@ class _Batch:
         return Member(order, context, live, read_bytes)
 
     def measured(self, member: Member) -> EvaluationFacts | None:
-        """Return the sums of a member over its partition; None where it came to nothing."""
+        """Return the sums of a member over its partition; None if it failed."""
         session, context = self._session, member.context
         with self.blaming(member.order.trial_id):
             data = datasets.dataset(session, context.trial.dataset_id)
@@ -154,7 +156,7 @@ class _Batch:
     # After
 
     def record(self, members: Sequence[Member], learnt: dict[int, Learnt]) -> str:
-        """Record what members have learnt, commit, and keep their trials."""
+        """Record the training of the members, commit, and keep their trials."""
         kept, pruned_bytes = [], 0
         for member in members:
             own = learnt[member.order.trial_id]
@@ -166,7 +168,7 @@ class _Batch:
         return self._end(kept, pruned_bytes)
 
     def record_sums(self, members: Sequence[Member], facts: dict[int, EvaluationFacts | None]) -> str:
-        """Record what was measured, commit, and keep the trials."""
+        """Record the evaluations, commit, and keep the trials."""
         kept, pruned_bytes = [], 0
         for member in members:
             own, measured = facts[member.order.trial_id], evaluated_state(member.order, member.context)
@@ -191,7 +193,9 @@ def _with_stack(text: str, stack: Sequence[int] | None) -> str:
 
 
 def _told_of_member(error: Exception) -> Told | None:
-    """Return what is told of an error of class ML, or of rows that somebody holds; None for any other: it is of all."""
+    """Return the report of an error of class ML, or of locked rows; None for any other error, which ends the whole
+    batch.
+    """
     told = told_by(error)
     if told is None or told["sqlstate"] == HELD:
         return told and {**told, "sqlstate": RowsHeld.sqlstate}

@@ -40,8 +40,9 @@ class Learner(NamedTuple):
 
 
 class Learnt(NamedTuple):
-    """What a unit has come to; `stack` has how many trained as one computation, its place among them, and how many
-    steps they did together."""
+    """The result of a unit; `stack` holds how many trials trained as one computation, its place among them, and how
+    many steps they did together.
+    """
 
     facts: TrainingFacts
     state: bytes
@@ -49,7 +50,7 @@ class Learnt(NamedTuple):
 
 
 def train_members(session: Session, learners: Sequence[Learner], blaming: Blaming) -> dict[int, Learnt]:
-    """Train all, and return by trial what came of those that nothing happened to."""
+    """Train all members, and return by trial the results of those that did not fail."""
     learnt: dict[int, Learnt] = {}
     for group in _of_one_shape(learners):
         for part in _within_memory(session, group):
@@ -93,8 +94,9 @@ def _n_within_memory(learner: Learner) -> int:
 
 
 def _trained_together(session: Session, part: Sequence[Learner], blaming: Blaming) -> dict[int, Learnt] | None:
-    """Train trials of one shape as one computation; return None, and leave them as they are, where that is slower
-    than one after another, or cannot be done."""
+    """Train trials of one shape as one computation; return None, and leave them unchanged, if that is impossible or
+    slower than one after another.
+    """
     trials = [learner.live for learner in part if isinstance(learner.live, TorchTrial)]
     if len(trials) < max(len(part), 2):
         return None

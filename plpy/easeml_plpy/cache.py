@@ -22,7 +22,7 @@ class Bounded(Generic[T]):
         self._items: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what is kept under `key`, or make and keep it."""
+        """Return the value kept under `key`, or make and keep it."""
         if key not in self._items:
             self.put(key, make())
         self._items.move_to_end(key)
@@ -36,6 +36,6 @@ class Bounded(Generic[T]):
             self._items.popitem(last=False)
 
     def pop(self, key: Hashable) -> T | None:
-        """Remove a value and return it, None where there is none."""
+        """Remove a value and return it; None if there is none."""
         found = self._items.pop(key, None)
         return None if found is None else found[1]

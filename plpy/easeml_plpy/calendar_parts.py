@@ -18,7 +18,7 @@ _EARLIEST, _LATEST = -62_135_596_800.0, 253_402_300_799.0  # the years 1 to 9999
 
 
 def calendar_parts(seconds: Array, names: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Return the named parts of seconds since 1970 (n,), as (n, len(names)); NaN where there is no moment."""
+    """Return the named parts of seconds since 1970 (n,), as (n, len(names)); NaN for missing moments."""
     is_known = np.isfinite(seconds)
     moments = np.clip(np.where(is_known, seconds, 0.0), _EARLIEST, _LATEST)
     days = np.floor(moments / _DAY)

@@ -53,8 +53,9 @@ def specifications(session: Session, architectures: Sequence[str], target: str |
 
 
 def specifications_for(architectures: Sequence[str], target: str | None) -> str:
-    """Return the specifications for a dataset with this target of its encoder, as JSON: where it is skewed, a search
-    tries transforms of it."""
+    """Return the specifications for a dataset with this target of its encoder, as JSON: if it is skewed, a search tries
+    transforms of it.
+    """
     skewed = target is not None and _is_skewed(target_from_json(json.loads(target)))
     known = map(architecture, architectures)
     rows = (
@@ -88,7 +89,7 @@ def _as_json(chosen: Architecture, is_skewed: bool) -> str:
 
 
 def _offered(session: Session) -> list[Architecture]:
-    """Return what a run may ask for: ours, then those that an administrator registered."""
+    """Return the architectures that a run may ask for: easeml's own, then those that an administrator registered."""
     return _ours() + registered_architectures(session)
 
 

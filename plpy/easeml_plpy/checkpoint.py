@@ -59,8 +59,9 @@ class Checkpoint:
         }
 
     def fill(self, tensors: Mapping[str, torch.Tensor]) -> bool:
-        """Write the numbers over those of tensors of the same names, types and shapes; False, and nothing is written,
-        if the tensors are others."""
+        """Overwrite tensors of the same names, types and shapes; return False, and write nothing, if the tensors differ
+        in these.
+        """
         found = {name: _view(entry) for name, entry in self.entries}
         if found.keys() != tensors.keys() or any(_kind(found[name]) != _kind(each) for name, each in tensors.items()):
             return False
@@ -134,7 +135,7 @@ def _kind(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size]:
 
 
 def _specified(named: tuple[str, torch.Tensor]) -> tuple[str, safetensors.TensorSpec]:
-    """Say where the bytes of a tensor are; safetensors.torch takes longer to do so than to copy a megabyte."""
+    """Return where the bytes of a tensor are; safetensors.torch takes longer to do so than to copy a megabyte."""
     name, tensor = named
     dtype = str(tensor.dtype).removeprefix("torch.")
     where = {"data_ptr": tensor.data_ptr(), "data_len": tensor.nbytes}

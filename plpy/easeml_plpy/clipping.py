@@ -41,7 +41,7 @@ class RowBounds:
 
 
 def row_bounds(inputs: Sequence[Input]) -> RowBounds | None:
-    """Return the bounds of a row; None where no input has any."""
+    """Return the bounds of a row; None if no input has any."""
     if any(isinstance(field, ObjectsField) for field in inputs):
         return None  # a series or tree of any length
     sizes = [math.prod(field.shape) for field in inputs]
@@ -54,7 +54,7 @@ def row_bounds(inputs: Sequence[Input]) -> RowBounds | None:
 
 
 def clipped_inputs(inputs: Sequence[Input], bounds: RowBounds | None, fields: Sequence[Array]) -> list[str] | None:
-    """Return the names of the inputs of one row with a number beyond its range; None where there are none."""
+    """Return the names of the inputs of one row with a number beyond its range; None if there are none."""
     if bounds is None or (isinstance(fields, RowNumbers) and bounds.hold(fields)):
         return None
     row = np.concatenate([each.ravel() for each in fields])

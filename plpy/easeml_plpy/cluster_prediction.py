@@ -73,8 +73,9 @@ FROM (SELECT {kept}, (z.answered).* FROM (
 
 
 def predict_on_cluster(plpy: PlPy, GD: GlobalData, told: str) -> str:
-    """Write the output of a job, and return JSON {"n_rows"}, or {"failure": {"sqlstate", "message", "detail",
-    "hint"}}, after which the transaction is to be rolled back. One that this job has written before stays as it is."""
+    """Write the output of a job, and return JSON {"n_rows"}, or {"failure": {"sqlstate", "message", "detail", "hint"}},
+    after which the transaction must be rolled back. An output that this job has written before stays unchanged.
+    """
     try:
         return json.dumps({"n_rows": _predicted(NodeSession.of(plpy, GD), json.loads(told))})
     except Exception as error:
@@ -125,8 +126,9 @@ def _needed(keys: Sequence[str], encoder: Encoder) -> list[str]:
 
 
 def _opened(session: Session, order: Told, encoder: Encoder) -> tuple[list[ClusterTable], dict[str, Column], list[str]]:
-    """Lock the tables; return them, the columns of the first, and the names of those that say which row a prediction
-    is for: with those by which the rows are distributed, so that the output can be, too."""
+    """Lock the tables; return them, the columns of the first, and the names of the columns that identify the row of a
+    prediction, including the distribution columns, so that the output can be distributed alike.
+    """
     sources = list(dict.fromkeys(field.source for field in encoder.inputs))
     opened = (open_table(session, name, order["role"], sources) for name in order["tables"])
     tables = [*{table.relation: table for table in opened}.values()]

@@ -41,7 +41,7 @@ class Located:
         return self.column[len(self.within) + 1 :] if self.within else None
 
     def place_json(self) -> dict[str, JSON]:
-        """Return where it comes from, as it is stored."""
+        """Return the place that it comes from, in stored form."""
         within: dict[str, JSON] = {"within": self.within} if self.within else {}
         return {"column": self.column, "type": self.type, **within}
 
@@ -49,7 +49,8 @@ class Located:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CategoricalField(Located):
     """A text a row, stored as its place among the categories, the commonest first: -1 for missing, len(categories) for
-    any other. `targets`: what the target was in each category, where there are many."""
+    any other. `targets`: statistics of the target in each category, if there are many.
+    """
 
     missing: tuple[int, ...] = ()
     categories: tuple[str, ...] = ()
@@ -82,8 +83,8 @@ def _no_weights() -> Weights:
 class TextField(Located):
     """A free text a row, stored as the hashes of its tokens (tokens.py), `width` of them at most.
 
-    `tokens`: the hashes that views know, the commonest first, and `weights`: the inverse document frequency of each.
-    `missing`: (0,) where a training row had no text.
+    `tokens`: the hashes that views use, the commonest first, and `weights`: the inverse document frequency of each.
+    `missing`: (0,) if a training row had no text.
     """
 
     analyzer: str
@@ -105,7 +106,7 @@ class TextField(Located):
         return order, self.tokens[order]
 
     def known(self, hashes: Array) -> Array:
-        """Return the place among `tokens` of hashes (n, width), -1 for those that views do not know."""
+        """Return the place among `tokens` of hashes (n, width), -1 for those that views do not use."""
         order, ascending = self._order
         if not len(ascending):
             return np.full(hashes.shape, NO_TOKEN)

@@ -162,8 +162,10 @@ def input_field(column: Column) -> Field:
 
 
 def text_sql(sql_type: str, value: str) -> str:
-    """Return SQL for a label or category as text. The owner of an enum can define what a cast of it does, and would do
-    it with the rights of whoever reads the column: format has the server write it, as it writes any enum."""
+    """Return SQL for a label or category as text. The owner of an enum can define what a cast of it does, and the cast
+    would run with the rights of the role that reads the column. So format makes the server write it, as it writes any
+    enum.
+    """
     if sql_type in TEXTS | NUMBERS | {"bool", "uuid"}:
         return f"{value}::text"
     return f"CASE WHEN {value} IS NOT NULL THEN format('%s', {value}) END"
@@ -184,8 +186,9 @@ def value_sql(field: Field, quoted: str) -> str:
 
 
 def placed_sql(field: Field, quoted: str) -> str:
-    """Return SQL of a column as a row of easeml_rows holds it. Narrow numbers stay as narrow as they are: a row of the
-    source fits into a page of the server, and need not if each of its numbers took 8 bytes."""
+    """Return SQL of a column in the form of easeml_rows. Narrow numbers stay narrow: a row of the source fits into a
+    page of the server, but might not if each number took 8 bytes.
+    """
     return quoted if _is_narrow(field) else value_sql(field, quoted)
 
 
@@ -199,7 +202,7 @@ def _is_narrow(field: Field) -> bool:
 
 
 def member_sql(field: Field, document: str) -> str:
-    """Return SQL of an input within a jsonb: NULL where a number is no number, or a text is an object or array."""
+    """Return SQL of an input within a jsonb: NULL if a number is not a number, or a text is an object or array."""
     # The key is data: as hexadecimal it needs no quoting, whatever the settings of the session.
     key = f"convert_from(decode('{(field.key or '').encode().hex()}', 'hex'), 'UTF8')"
     member, text = f"({document} -> {key})", f"({document} ->> {key})"

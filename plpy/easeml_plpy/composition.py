@@ -27,8 +27,9 @@ class Candidate(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """The candidates, the best of each architecture first; the metric of the run; whether members are to be trained
-    again, the seconds that the run has left for it (None: any number), and those that reading all rows takes."""
+    """The candidates, the best of each architecture first; the metric of the run; whether members are trained again,
+    the seconds that the run has left for it (None: any number), and the seconds that reading all rows takes.
+    """
 
     candidates: tuple[Candidate, ...]
     metric: str
@@ -38,11 +39,11 @@ class Composition(NamedTuple):
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Composition:
-        """Return what easeml.composition told."""
+        """Parse the result of easeml.composition."""
         return cls(**{**told, "candidates": tuple(Candidate(**each) for each in told["candidates"])})
 
     def later(self, seconds: float) -> Composition:
-        """Return what holds so many seconds later."""
+        """Return the composition some seconds later."""
         return self if self.seconds_left is None else self._replace(seconds_left=self.seconds_left - seconds)
 
 

@@ -50,7 +50,7 @@ SLOTS = Statement(
 
 
 def shortage(chosen: Architecture, task: Task, config: Config, n_rows: int, limit_bytes: int) -> str | None:
-    """Say in words by how much a config exceeds a limit; None where it does not for certain."""
+    """Return in words by how much a config exceeds a limit; None unless it certainly does."""
     needed = chosen.needed_bytes(task, config, n_rows) * max(task.n_folds, 1)
     if needed <= limit_bytes:
         return None
@@ -66,10 +66,9 @@ def within_memory(
     train_rows: Sequence[int],
     *arguments: SqlValue,
 ) -> str:
-    """Return what `begin(*arguments)` says that a run begins with, as JSON.
-
-    Refuse it where no slot can ever hold one of its "trials", or one does not fit the data. They are looked at before
-    they become JSON: reading a hundred of them again takes longer than looking at them.
+    """Return a run's arms and first trials from `begin(*arguments)`, as JSON. Refuse them if no slot can ever hold one
+    of the "trials", or one does not fit the data. They are checked before they become JSON, because parsing a hundred
+    of them again takes longer than checking them.
     """
     begun = begin(*arguments)
     _check(begun["trials"], encoder, train_rows, _limit(session.row(SLOTS)))  # type: ignore[arg-type]
@@ -77,9 +76,8 @@ def within_memory(
 
 
 def _limit(slots: _Slots) -> int | None:
-    """Return what a slot may take at most; None where one is on a GPU.
-
-    Its memory shows only to those who ask the driver, which takes seconds.
+    """Return the largest memory limit of a slot; None if one is on a GPU, whose memory only the driver knows, and
+    asking it takes seconds.
     """
     if slots.has_gpu:
         return None
@@ -107,8 +105,8 @@ def _encoder_of(text: str) -> Encoder:
 class Check:
     """Checks configs of one architecture, whose numbers and words a search has found to be legal.
 
-    A config that agrees with an earlier one in all that was read of that one needs no second check: of ten thousand
-    that differ in their learning rates, one is looked at. Lists are always compared, since only `complete` knows how
+    A config that agrees with an earlier one in every value that its check read needs no second check: of ten thousand
+    that differ only in their learning rates, one is checked. Lists are always compared, since only `complete` knows how
     long they may be.
     """
 
@@ -121,7 +119,7 @@ class Check:
         self.n_checked = 0
 
     def check(self, config: Mapping[str, object]) -> None:
-        """Raise InvalidArgument where a config cannot be trained."""
+        """Raise InvalidArgument if a config cannot be trained."""
         if any(_values(config, names) in known for names, known in self._fitting.items()):
             return
         self.n_checked += 1

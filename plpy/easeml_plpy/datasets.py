@@ -27,14 +27,14 @@ N_DATASETS = 64
 
 @dataclass(frozen=True)
 class Dataset:
-    """What training needs to know of a dataset."""
+    """The facts about a dataset that training needs."""
 
     encoder: Encoder
     _views: dict[str, View] = field(default_factory=dict, init=False, repr=False, compare=False)
     _tasks: dict[str, Task] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def view(self, name: str) -> View:
-        """Return the view of that name, or `standard` where this dataset has none of its own."""
+        """Return the view of that name, or `standard` if this dataset does not have that view."""
         if name not in self._views:
             self._views[name] = view_of(name, self.encoder)
         return self._views[name]
@@ -67,8 +67,9 @@ class Dataset:
 @dataclass(frozen=True)
 class PartitionRows:
     """Rows of one partition in a view: inputs (n, *input_shape) of the task's type; targets int64 or float32 (n,), of
-    tensors (n, n_outputs); raw targets as they are stored. `folds` (n,): who must not learn from a row, but answers
-    for it; None where others validate."""
+    tensors (n, n_outputs); raw targets as they are stored. `folds` (n,): the member that must not learn from a row, but
+    answers for it; None if other rows validate.
+    """
 
     inputs: torch.Tensor
     targets: torch.Tensor
@@ -128,7 +129,7 @@ def partition_rows(
 
 
 def read_rows(session: Session, dataset_id: int, split: str, partition_number: int, view: str) -> PartitionRows:
-    """Return a partition's rows in a view as tensors, and keep nothing."""
+    """Return a partition's rows in a view as tensors, without keeping them."""
     data = dataset(session, dataset_id)
     stored = data.stored_split(split)
     blocks = session.rows(BLOCKS, dataset_id, stored, partition_number)

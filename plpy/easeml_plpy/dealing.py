@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
         return tuple(split for split in SPLITS if split != "validation" or not self.n_folds)
 
     def bins(self) -> list[Bin]:
-        """Return where groups go: the splits, or the folds and the test rows."""
+        """Return the bins for groups: the splits, or the folds and the test rows."""
         if not self.n_folds:
             return [Bin(split, self.of(split)) for split in SPLITS]
         folds = [Bin("train", self.n_train // self.n_folds, fold) for fold in range(self.n_folds)]

@@ -50,8 +50,8 @@ def _loaded_torch() -> Any:
 def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
     """Give the session its threads, cores and memory limit, and check its device. Cheap when nothing changes.
 
-    The limit makes an allocation beyond it fail inside the unit. Without a new one the session keeps its own, on a GPU
-    it has none. Returns the device as torch names it: 'cpu' for each share of the CPU.
+    The limit makes an allocation beyond it fail inside the unit. Without a new limit the session keeps its present one;
+    on a GPU it has none. Returns the device as torch names it: 'cpu' for each share of the CPU.
     """
     _Threads.given = n_threads
     share_threads()

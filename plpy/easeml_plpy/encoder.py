@@ -71,8 +71,9 @@ class LabelTarget:
 
 @dataclass(frozen=True)
 class NumberTarget:
-    """A number, trained on as (value - mean) / scale; `low` and `high` are the least and the greatest one of the
-    training rows, None where nobody looked for them."""
+    """A number, trained on as (value - mean) / scale; `low` and `high` are the minimum and maximum over the training
+    rows, None if they were not determined.
+    """
 
     column: str
     type: str
@@ -86,7 +87,7 @@ class NumberTarget:
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """The least and the greatest one as they are trained on."""
+        """The minimum and maximum on the scale of training."""
         if self.low is None or self.high is None:
             return None
         return (self.low - self.mean) / self.scale, (self.high - self.mean) / self.scale
@@ -113,17 +114,17 @@ class Encoder:
 
     @property
     def objects(self) -> ObjectsField | None:
-        """The series or tree that goes in, None where something else does."""
+        """The series or tree that is the input; None for other inputs."""
         return self.inputs[0] if isinstance(self.inputs[0], ObjectsField) else None
 
     @cached_property
     def row_bounds(self) -> RowBounds | None:
-        """The range of each number of a row of the inputs; None where none is known."""
+        """The range of each number of an input row; None if none is known."""
         return row_bounds(self.inputs)
 
     @property
     def array_range(self) -> tuple[float, float] | None:
-        """The least and the greatest number of the training rows, standardised, where one array is the only input."""
+        """The minimum and maximum of the training rows, standardised, if the only input is one array."""
         only = self.inputs[0]
         if len(self.inputs) > 1 or type(only) is not TensorField or not only.knots:
             return None

@@ -60,7 +60,7 @@ def fields_from_bytes(encoder: Encoder, payload: bytes, n_rows: int) -> list[Arr
 
 
 def targets_from_bytes(target: Target, payload: bytes, n_rows: int) -> Array:
-    """Return the targets of a block of so many rows as they are stored: (n,), or (n, n_outputs) of tensors."""
+    """Return the stored targets of a block of rows: (n,), or (n, n_outputs) of tensors."""
     if isinstance(target, TensorTarget):
         return target.stored(payload, n_rows)
     return np.frombuffer(payload, "<i4" if isinstance(target, LabelTarget) else "<f8")
@@ -92,7 +92,7 @@ class _Alone:
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Numbers side by side, which are encoded at once: one by one, each would cost a row ten calls of numpy.
+    """Adjacent numbers, which are encoded at once: one by one, each would cost a row ten numpy calls.
 
     `columns` are those of the values, then of the flags, in the order of the encoded row.
     """
@@ -128,7 +128,7 @@ class _Numbers:
 
 @lru_cache(64)
 def _runs(inputs: tuple[Field, ...]) -> tuple[_Alone | _Numbers, ...]:
-    """Return the inputs, with numbers that stand side by side together."""
+    """Return the inputs, with adjacent numbers grouped."""
     runs: list[_Alone | _Numbers] = []
     start = 0
     for is_number, members in groupby(inputs, key=lambda field: isinstance(field, NumericField)):

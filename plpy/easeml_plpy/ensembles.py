@@ -34,7 +34,7 @@ from .views.combined import parts_of
 
 
 class _Choice(NamedTuple):
-    """What a config says of a member: its weight, and the epochs that it is trained again, 0 for not at all."""
+    """A member in a config: its weight, and the number of epochs for which it is trained again, 0 for not at all."""
 
     weight: float
     n_epochs: int
@@ -43,7 +43,7 @@ class _Choice(NamedTuple):
 def composed_trial(session: Session, told: Composition, spec: TrialSpec, seed: int, device: str) -> EnsembleTrial:
     """Return the ensemble of a trial: of the members that its config names, else of those that are chosen now.
 
-    Raises NotReady where the run has nothing to make one of, CorruptCheckpoint.
+    Raises NotReady if the run has no trials for it, CorruptCheckpoint.
     """
     data = dataset(session, spec.dataset_id)
     starts = {part.view.name: part.start for part in parts_of(data.encoder)}
@@ -76,7 +76,7 @@ def _telling(number: int, choice: _Choice) -> dict[str, Any]:
 
 
 def _told_choices(config: Mapping[str, Any]) -> dict[int, _Choice] | None:
-    """Return what a config says of its members by trial number, None where nothing was chosen yet."""
+    """Return the members in a config by trial number; None if none were chosen yet."""
     if "members" not in config:
         return None
     return {each["trial"]: _Choice(float(each["weight"]), each.get("refit_epochs", 0)) for each in config["members"]}

@@ -60,7 +60,7 @@ class InvalidData(EasemlError):
 
 
 class NotFound(EasemlError):
-    """No such thing, or it belongs to another tenant (the two are not told apart on purpose)."""
+    """No such thing, or it belongs to another tenant (deliberately not distinguished)."""
 
     sqlstate = "ML003"
 
@@ -155,7 +155,7 @@ BY_SQLSTATE: dict[str, type[EasemlError]] = {error.sqlstate: error for error in 
 
 
 def from_sqlstate(sqlstate: str, message: str, detail: str | None = None, hint: str | None = None) -> EasemlError:
-    """Return (not raise) the error that stands for a code; a code of no class here gives the root."""
+    """Return (not raise) the error for a code; an unknown code gives the root."""
     return BY_SQLSTATE.get(sqlstate, EasemlError)(message, detail=detail, hint=hint)
 
 

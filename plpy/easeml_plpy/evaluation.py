@@ -38,7 +38,7 @@ def evaluate_unit(session: Session, unit: str, result: str | None) -> tuple[str]
 def evaluate_opened(
     session: Session, order: Unit, context: UnitContext, record: Callable[[EvaluatedState, EvaluationFacts], T]
 ) -> tuple[int, T]:
-    """Measure in a unit that was opened, and have the sums recorded; return the number of rows, and what came of it."""
+    """Evaluate in an opened unit and record the sums; return the number of rows, and the result."""
     measured = evaluated_state(order, context)
     data = datasets.dataset(session, context.trial.dataset_id)
     rows = datasets.partition_rows(

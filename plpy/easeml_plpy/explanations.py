@@ -35,7 +35,7 @@ def _explain(field: Field, facts: TextFacts | None) -> str:
 
 
 def _lack(field: Field) -> str | None:
-    """Say what an input lacks to tell anything, None if it does not."""
+    """Return why an input carries no information, None if it does."""
     if isinstance(field, CategoricalField):
         n_values = len(field.categories) + len(field.missing)
         return NOTHING_KNOWN if not field.categories else CONSTANT if n_values == 1 else None
@@ -46,7 +46,9 @@ def _lack(field: Field) -> str | None:
 
 
 def notices(fields: Sequence[Field], distinct: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each kind of inputs that seem to tell nothing; `distinct`: whole numbers that never repeat."""
+    """Yield a line for each kind of inputs that seem to carry no information; `distinct`: whole numbers that never
+    repeat.
+    """
     for lack in (NOTHING_KNOWN, CONSTANT):
         columns = [field.column for field in fields if _lack(field) == lack]
         if columns:

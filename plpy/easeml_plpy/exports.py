@@ -94,7 +94,7 @@ def _document(trial: _Trial) -> ModelDocument:
 
 @dataclass
 class _Crossing:
-    """What crosses to the owner's rights: who imports, under which name, and a file that was checked."""
+    """The data passed to the owner's rights: the importing role, the name, and the checked file."""
 
     ready: tuple[str, str, ModelFile] | None = None
 

@@ -46,7 +46,8 @@ def answered(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -
 def told_by(error: Exception) -> dict[str, str | None] | None:
     """Return SQLSTATE, message, detail and hint of an error that users cause, else None.
 
-    The error is one of the project's own, told by its `sqlstate`, or comes from an SQL statement that Python executed.
+    The error is one of the project's own, recognised by its `sqlstate`, or comes from an SQL statement that Python
+    executed.
     """
     sqlstate: str | None = getattr(type(error), "sqlstate", None)
     message, detail, hint = (getattr(error, name, None) for name in ("message", "detail", "hint"))

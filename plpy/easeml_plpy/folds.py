@@ -13,7 +13,7 @@ from .value_types import Array, Pause
 
 
 def train_on(live: LiveTrial, rows: PartitionRows, seed: int, pause: Pause) -> Training:
-    """Train on rows; where they have folds, none is seen by the model that is to answer for it."""
+    """Train on rows; if they have folds, no row is seen by the model that answers for it."""
     if rows.folds is None:
         return live.train(rows.inputs, rows.targets, seed=seed, pause=pause)
     return _folded(live).train_in_folds(rows.inputs, rows.targets, rows.folds, seed=seed, pause=pause)

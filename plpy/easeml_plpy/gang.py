@@ -42,7 +42,7 @@ LEAVE_SLOT = Command("SELECT easeml.leave_slot($1)", ("jsonb",))
 
 
 class GangTrained(TypedDict):
-    """What came of a gang's training, as every rank learns it; `n_rows` of all ranks, the loss of the first."""
+    """The result of a gang's training, known to every rank; `n_rows` of all ranks, the loss of the first."""
 
     loss: float | None
     training_seconds: float

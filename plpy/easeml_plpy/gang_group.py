@@ -78,7 +78,7 @@ class Group:
             self._finish(self.process_group.broadcast([tensor], options), pause)
 
     def break_off(self) -> None:
-        """Shut the connections down, so that peers raise instead of waiting. The group is of no use any more."""
+        """Shut the connections down, so that peers raise instead of waiting. The group cannot be used afterwards."""
         self.is_broken = True
         for number in self._sockets:
             with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
@@ -151,7 +151,7 @@ def threads_without_signals() -> Iterator[None]:
 
 
 def naps() -> Iterator[None]:
-    """Sleep between looks at something, longer each time; the first look comes at once."""
+    """Sleep between checks of a condition, longer each time; the first check comes at once."""
     seconds, longest = NAP_SECONDS
     while True:
         yield
@@ -190,7 +190,7 @@ def _enter(folder: Path) -> None:
 
 @contextmanager
 def _folder_gone_as_lost() -> Iterator[None]:
-    """Raise SlotLost where another rank has removed the folder meanwhile."""
+    """Raise SlotLost if another rank has removed the folder meanwhile."""
     try:
         yield
     except FileNotFoundError as error:
@@ -233,7 +233,7 @@ def _gloo(store: _c10d.Store, rank: int, n_ranks: int) -> Any:
 
 
 def _nccl(store: _c10d.Store, rank: int, n_ranks: int) -> Any:
-    """Return NCCL, told to report what goes wrong instead of ending the process."""
+    """Return NCCL, configured to report errors instead of ending the process."""
     os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "2"  # clean up only
     os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"
     options = distributed.ProcessGroupNCCL.Options()

@@ -46,9 +46,8 @@ class Rank:
         return found
 
     def record_once(self, facts: F, record: Callable[[str, Sequence[F]], R]) -> R:
-        """Let rank 0 record and commit what all have done; return on every rank what came of it.
-
-        `record` takes the order as it is recorded, and the facts of all ranks.
+        """Let rank 0 record and commit the work of all ranks; return the result on every rank. `record` takes the order
+        in recorded form, and the facts of all ranks.
         """
         with peers_lost():
             reports = self.group.gather([facts, os.getpid()], self.pause)
@@ -62,7 +61,7 @@ class Rank:
         return summary
 
     def _order_with(self, all_facts: Sequence[F], backend_pids: Sequence[int]) -> str:
-        """Return the order as it is recorded: with what the other ranks have done."""
+        """Return the order in recorded form, with the work of the other ranks."""
         ranks = zip(self.order.members, all_facts, backend_pids, strict=True)
         others = [{**member._asdict(), **facts, "backend_pid": pid} for member, facts, pid in ranks][1:]
         gang = {"n_ranks": len(self.order.members), "others": others}

@@ -15,10 +15,10 @@ PATIENCE = 4  # rounds that bring nothing
 
 
 def select(outputs: Sequence[Array], score: Callable[[Array], Score]) -> dict[int, float]:
-    """Return the weights of the members by position; `score` of mean outputs is higher where they are better.
+    """Return the weights of the members by position; `score` of mean outputs: higher is better.
 
-    It begins with the best member and adds in each round the one that helps most, also again. The first of the best
-    ensembles on the way counts, so more members are taken only where they gain something.
+    It begins with the best member and adds in each round the one that helps most, possibly again. The first of the best
+    ensembles on the way is taken, so further members are added only if they gain something.
     """
     picked: list[int] = []
     total: Array = np.zeros_like(outputs[0], dtype=np.float64)

@@ -21,7 +21,7 @@ WRITTEN_AT_ONCE = 10_000
 
 
 class Bin(NamedTuple):
-    """Where groups go: a split, or a fold of it, and how many rows it is to have."""
+    """A destination of groups: a split, or a fold of it, and its target number of rows."""
 
     split: str
     n_rows: int
@@ -37,7 +37,7 @@ class Group(NamedTuple):
 
 
 class GroupDealer:
-    """Says of one group after the other which bin it goes to, by number."""
+    """Assigns one group after the other to a bin, by number."""
 
     def __init__(self, wanted: Sequence[int]) -> None:
         self._shares = [n / sum(wanted) for n in wanted]
@@ -148,7 +148,7 @@ def _batches(groups: Iterator[Group]) -> Iterator[list[Group]]:
 
 
 def _tell_large(session: Session, column: str, bins: Sequence[Bin]) -> None:
-    """Say which groups are larger than a split was to be: it is why shares come out otherwise."""
+    """Send a notice that names groups larger than a split's target, which explains unexpected shares."""
     smallest = min(bins, key=lambda each: each.n_rows)
     large = session.rows(LARGE_GROUPS, smallest.n_rows)
     if large:

@@ -106,7 +106,7 @@ class HeldRows(NamedTuple):
 def held_rows(
     session: Session, wanted: PackRequest, columns: Columns, inputs: Sequence[Field], rows: RowsSql
 ) -> HeldRows | None:
-    """Return the rows of a source of labelled images, or None where the server has to place them."""
+    """Return the rows of a source of labelled images, or None if the server has to place them."""
     fields = _fields_of(wanted, inputs)
     if fields is None or wanted.split_by is not None or wanted.n_folds or not has_pages(session, wanted.relation):
         return None
@@ -163,9 +163,8 @@ def _chunks_of(
 
 
 def _read(chunks: Iterable[_Chunk], fields: Sequence[NumberField], n_rows: int) -> _Read | None:
-    """Return the rows as arrays; None where they do not have one shape, or are more than were counted.
-
-    Each chunk goes where it stays: to join them at the end would take their memory twice.
+    """Return the rows as arrays; None if their shapes differ, or there are more than were counted. Each chunk is
+    written to its final place, because joining them at the end would take their memory twice.
     """
     whole = [np.empty((n_rows, *field.shape), field.stored_type) for field in fields]
     hashes, k = np.empty((2, n_rows), np.int64)
@@ -190,7 +189,7 @@ def _read(chunks: Iterable[_Chunk], fields: Sequence[NumberField], n_rows: int) 
 
 
 def _labels_of(found: Sequence[_Label], texts: Sequence[str | None]) -> _Labels | None:
-    """Return the labels of the rows; None where one is missing, or came since the labels were read."""
+    """Return the labels of the rows; None if one is missing, or was added after the labels were read."""
     codes = {each.label: code for code, each in enumerate(found)}
     if None in codes or not codes.keys() >= set(texts):
         return None
@@ -201,7 +200,7 @@ def _labels_of(found: Sequence[_Label], texts: Sequence[str | None]) -> _Labels 
 def _placed(
     session: Session, wanted: PackRequest, target_type: str, read: _Read, labels: _Labels, *, has_key: bool
 ) -> HeldRows | None:
-    """Return the rows with their places; None where keys repeat, or classes lack in a split."""
+    """Return the rows with their places; None if keys repeat, or classes are missing in a split."""
     keys = [key for key in read.keys if key is not None] if has_key else None
     if keys is not None and len(set(keys)) < len(read.keys):
         return None  # of columns that the caller has named
@@ -216,7 +215,7 @@ def _placed(
 
 
 def _shuffled_again(session: Session, seed: int, hashes: Array, again: Array, k: Array) -> Array:
-    """Return the keys of the shuffle with those of rows that repeat others."""
+    """Return the shuffle keys, with new ones for duplicate rows."""
     repeated = np.flatnonzero(again)
     sql = (
         f"SELECT easeml.array_bytes(array_agg(hash_record_extended(ROW(u.h, u.n), {int(seed)}) ORDER BY u.place)) AS k"

@@ -60,7 +60,7 @@ _bell = _Bell()
 
 
 class _Interruptible:
-    """What `interruptible` returns; a generator would take a row that is predicted for twice as long."""
+    """The context manager of `interruptible`. It is not a generator, which would double the time to predict a row."""
 
     def __init__(self, plpy: PlPy) -> None:
         self._plpy = plpy

@@ -24,7 +24,7 @@ class Iterations(TypedDict):
 
 
 class Memory(TypedDict):
-    """A trial's peak and all that its device has, in bytes; None where it is not known."""
+    """A trial's peak memory and its device's total, in bytes; None if unknown."""
 
     trial_bytes: int | None
     device_bytes: int | None
@@ -33,7 +33,7 @@ class Memory(TypedDict):
 def repeat_iterations(
     train: Callable[[int], object], n_rows: int, seconds_per_row: float, seconds: float
 ) -> Iterations:
-    """Train over the same rows again and again for so many seconds."""
+    """Train over the same rows repeatedly for a number of seconds."""
     wanted = max(ITERATION_SECONDS, seconds / MAX_ITERATIONS) / seconds_per_row if seconds_per_row > 0 else n_rows
     n_at_once = max(1, min(n_rows, int(wanted)))
     moments = [time.time()]
@@ -66,7 +66,7 @@ class MemoryMeter:
 
 
 def _reset_peak() -> int | None:
-    """Begin a new peak; return the memory resident now, or None where the kernel does not say."""
+    """Begin a new peak; return the memory resident now, or None if the kernel does not report it."""
     try:
         CLEAR.write_text("5", encoding="ascii")
     except OSError:

@@ -23,7 +23,7 @@ COUNTS: Kept[_Counts] = Kept(_Counts)
 
 @entry_point
 def add_bytes(session: Session, tenant: str, transaction: str, n_bytes: int) -> int | None:
-    """Add to the count of a tenant and return it; None where this transaction has not counted yet."""
+    """Add to the count of a tenant and return it; None if this transaction has not counted yet."""
     counts = session.kept(COUNTS)
     if counts.transaction != transaction or tenant not in counts.n_bytes:
         return None
@@ -33,7 +33,7 @@ def add_bytes(session: Session, tenant: str, transaction: str, n_bytes: int) -> 
 
 @entry_point
 def begin_count(session: Session, tenant: str, transaction: str, n_bytes: int) -> int:
-    """Take down what a tenant keeps, and return it."""
+    """Begin the count of the bytes that a tenant keeps, and return it."""
     counts = session.kept(COUNTS)
     if counts.transaction != transaction:
         counts.transaction, counts.n_bytes = transaction, {}

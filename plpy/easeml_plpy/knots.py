@@ -49,8 +49,9 @@ class KnotSample:
         self._high = np.full(self._n_positions, np.nan)
 
     def look(self, values: Array, n_before: int) -> tuple[Array, Array, Array | None]:
-        """Return the least and the greatest numbers of training rows (n, ...), and those of the sample; NaN counts as
-        missing. `n_before`: training rows before these."""
+        """Return the minima and maxima of training rows (n, ...), and the numbers of the sample; NaN counts as missing.
+        `n_before`: training rows before these.
+        """
         rows = values.reshape(len(values), -1) if self._n_positions > 1 else values.reshape(-1, 1)
         # Whole numbers know no NaN, and numpy is quicker over them without looking for it.
         least, most = (np.fmin, np.fmax) if rows.dtype.kind == "f" else (np.minimum, np.maximum)
@@ -58,7 +59,7 @@ class KnotSample:
         return least.reduce(rows, axis=0), most.reduce(rows, axis=0), sampled
 
     def add(self, low: Array, high: Array, sampled: Array | None) -> None:
-        """Take in what `look` returned, in the order of the rows."""
+        """Add what `look` returned, in the order of the rows."""
         self._low, self._high = np.fmin(self._low, low), np.fmax(self._high, high)
         if sampled is not None:
             self._parts.append(sampled)
@@ -78,7 +79,7 @@ class KnotSample:
         return len(values) >= LEAST_DISTINCT and len(np.unique(values)) == len(values) and not np.isnan(values).any()
 
     def knots(self) -> tuple[Moment, ...]:
-        """Return the knots of each position, ascending; none where all rows are missing."""
+        """Return the knots of each position, ascending; none if all rows are missing."""
         ordered = np.sort(np.ascontiguousarray(self.values().T), axis=1)  # NaN comes last
         n_known = np.count_nonzero(~np.isnan(ordered), axis=1)
         columns = zip(ordered, n_known, self._low, self._high, strict=True)

@@ -14,7 +14,8 @@ class ViewColumn:
 
     number: any value, NaN where missing if the view says so. flag: 1 where the input is missing, else 0. category: a
     code from 0 to `cardinality` - 1, and how the view writes a missing one. token: the id of a word, below
-    `cardinality`, or -1 for none; tokens of one input share their ids. weight: what the token at the same place counts.
+    `cardinality`, or -1 for none; tokens of one input share their ids. weight: the weight of the token at the same
+    place.
 
     `part` says which piece of the input it is, "" for the whole: a calendar part, or the flat position in an array.
     `cardinality` of a number counts the bins between its knots, in views that place numbers among knots.

@@ -35,7 +35,7 @@ class _KeptTrial(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """What it counts for: a small network for less than one trial, since batches are of many."""
+        """Its weight in the cache: a small network counts less than one trial, because batches hold many."""
         if not isinstance(self.live, TorchTrial):
             return 1.0
         return min(1.0, max(LEAST_WEIGHT, self.live.parameter_bytes / LARGE_BYTES))
@@ -86,9 +86,8 @@ def check_fits(trial: TrialSpec, task: Task, device: str) -> None:
 def begun_trial(
     session: Session, trial_id: int, trial: TrialSpec, seed: int, device: str, composition: Composition | None = None
 ) -> LiveTrial:
-    """Return a trial before its first unit: one that its seed draws, or one made of other trials of its run.
-
-    These are those of `composition`; without one the tables say which.
+    """Return a trial before its first unit: drawn from its seed, or made from other trials of its run. `composition`
+    names those trials; without it they are read from the tables.
     """
     if architecture(trial.architecture).is_derived:
         return composed_trial(session, composition or composition_of(session, trial_id), trial, seed, device)
@@ -125,6 +124,7 @@ def resumed_trial(
     stale: LiveTrial | None = None,
 ) -> LiveTrial:
     """Return a trial with a stored state; the optimiser's settings are those of the config. `stale`: the same trial at
-    another moment, which may become it."""
+    another moment, which may be turned into it.
+    """
     chosen = architecture(architecture_name)
     return resume_trial(chosen, complete(chosen, config), task, state, device=device, stale=stale)

@@ -40,10 +40,9 @@ def slot_share(n_slots: int) -> int:
 
 @cache
 def keep_freed_memory() -> None:
-    """Have this process keep some of the memory that it frees, once.
-
-    A unit takes and frees states and batches of a megabyte each. The C library would give each back to the kernel, and
-    the next one would wait for its pages again: a fifth of what a short unit computes.
+    """Make this process keep some of the memory that it frees; called once. A unit allocates and frees states and
+    batches of a megabyte each. The C library would return each to the kernel, and the next allocation would wait for
+    its pages again: a fifth of the computing time of a short unit.
     """
     tell = getattr(ctypes.CDLL(None), "mallopt", None)  # of the GNU C library; others keep what they keep
     if tell is not None:

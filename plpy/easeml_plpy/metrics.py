@@ -91,7 +91,7 @@ WORST: Score = (-math.inf, -math.inf)
 
 
 def score_of(metric: Metric, measured: Mapping[str, float]) -> Score:
-    """Return how good metrics of a split are. What is missing or not finite is worst."""
+    """Return the score of a split's metrics; a metric that is missing or not finite scores worst."""
     loss = measured.get(LOSS[metric.task])
     return _score(metric, measured.get(metric.name), loss)
 

@@ -158,7 +158,7 @@ def _are_texts(texts: tuple[str, ...]) -> bool:
 
 
 def _blank(field: Field) -> Array:
-    """Return the field of one row of which nothing is known."""
+    """Return the field of one row whose values are all unknown."""
     missing = bool(field.missing)
     if isinstance(field, CategoricalField):
         return np.array([-1 if missing else len(field.categories)], field.stored_type)
@@ -196,7 +196,7 @@ def _check_boosters(chosen: Architecture, config: Mapping[str, Any], task: Task,
 
 
 def _members(state: bytes) -> Iterator[tuple[Mapping[str, Any], bytes]]:
-    """Yield what is told of each member, with each of its states, as the ensemble finds them: by their names."""
+    """Yield the description of each member with each of its states, found by name as the ensemble finds them."""
     loaded = checkpoint.load(state)
     for told, names in zip(told_members := loaded.read("members", list), names_of(told_members), strict=True):
         for name in names:

@@ -32,8 +32,9 @@ _HINT = "Export the trial again: easeml export DATASET."
 
 @dataclass(frozen=True)
 class ModelDocument:
-    """What a file says of its trial: `encoder` as it is stored, `metrics` of its best epoch by split (`validation`,
-    `test`), by name."""
+    """A file's description of its trial: `encoder` in stored form, `metrics` of its best epoch by split (`validation`,
+    `test`), by name.
+    """
 
     format: int
     made_by: str
@@ -162,7 +163,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def _document(told: Mapping[str, Any]) -> ModelDocument:
-    """Return the document. Raises InvalidData where it lacks something or holds another type."""
+    """Return the document. Raises InvalidData if a part is missing or has the wrong type."""
     if told.keys() != _TYPES.keys():
         raise InvalidData(
             f"expected a document with {', '.join(_TYPES)}, got {', '.join(map(str, told))[:200]}", hint=_HINT

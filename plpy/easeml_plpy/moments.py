@@ -16,7 +16,7 @@ BYTES_AT_ONCE = 1 << 16  # the sum of so many squares of bytes fits into 32 bits
 
 @dataclass(frozen=True, eq=False)
 class FieldStatistics:
-    """What the encoder stores of a field: scale is 1 where the field is constant."""
+    """The statistics of a field in the encoder: scale is 1 if the field is constant."""
 
     mean: Moment
     scale: Moment
@@ -24,7 +24,7 @@ class FieldStatistics:
 
 
 class BlockMoments(NamedTuple):
-    """Count, mean and sum of squared deviations of some rows, and where one had no number; None: not looked at."""
+    """Count, mean and sum of squared deviations of some rows, and where a row had no number (None: not examined)."""
 
     n: Moment | float
     mean: Moment

@@ -12,7 +12,7 @@ MOST_NAMES = 20
 
 @tenant_entry_point
 def near_names(session: Session, given: str | None, known: Sequence[str] | None) -> str | None:
-    """Return a hint with the nearest names, then some of all; None where there are none."""
+    """Return a hint with the nearest names, then some of all; None if there are none."""
     return names_hint(given, known or ())
 
 
@@ -27,7 +27,7 @@ def columns_hint(given: str | None, known: Sequence[str]) -> str:
 
 
 def question(given: str | None, known: Sequence[str]) -> str:
-    """Ask for the nearest names, whatever their case and tenant; nothing where none is near."""
+    """Return a question with the nearest names, of any case and tenant; empty if none is near."""
     meant = {name.partition(".")[2].lower() or name.lower(): name for name in known}
     meant |= {name.lower(): name for name in known}
     near = dict.fromkeys(meant[name] for name in get_close_matches((given or "").lower(), meant, n=3))

@@ -36,7 +36,7 @@ Restore: TypeAlias = Callable[[str, Mapping[str, JSON], Task, bytes], AnsweringT
 
 
 class _Place(NamedTuple):
-    """Where the output goes: its name quoted for SQL, what may be done there, and what is there already."""
+    """The place of the output: its name quoted for SQL, the rights there, and what exists there already."""
 
     name: str
     is_schema: bool
@@ -66,7 +66,8 @@ STAGED = "pg_temp.easeml_staged"
 
 
 def job_limit_bytes(session: Session, told: Told) -> int:
-    """Return what a job may take here: what a slot of this node may, and no more than a session that predicts."""
+    """Return the memory limit of a job here: that of a slot of this node, but at most that of a session that predicts.
+    """
     own: int = told["limit"]["memory_limit_bytes"] or slot_share(told["limit"]["n_slots"])
     given = session.kept(MEMORY)
     return own if given is None else min(own, given)
@@ -84,7 +85,7 @@ def trial_on_node(session: Session, told: Told, restore: Restore) -> Served:
 
 @node_entry_point
 def predict_on_node(session: Session, told: str) -> str:
-    """Write the output, and return JSON {"n_rows"}; one that this job has written before stays as it is."""
+    """Write the output, and return JSON {"n_rows"}; an output that this job has written before stays unchanged."""
     order = json.loads(told)
     bind("cpu", 1, job_limit_bytes(session, order))
     remark = remark_of(order)
@@ -100,7 +101,7 @@ def predict_on_node(session: Session, told: str) -> str:
 
 
 def to_answer(name: str, config: Mapping[str, JSON], task: Task, state: bytes) -> AnsweringTrial:
-    """Return the trial as easeml.predict_table has it: to answer and no more."""
+    """Return the trial in the form of easeml.predict_table: for prediction only."""
     return answering_trial(architecture(name), config, task, state)
 
 
@@ -110,7 +111,7 @@ def remark_of(told: Told) -> str:
 
 
 def rows_told(remark: str | None, ours: str) -> int | None:
-    """Return how many rows the output has that is there already; None where it is not of this job."""
+    """Return the number of rows of the existing output; None if it does not belong to this job."""
     return int(remark.removeprefix(ours).split()[0]) if remark is not None and remark.startswith(ours) else None
 
 
@@ -185,7 +186,7 @@ def one_relation(session: Session, tables: Sequence[str], columns: Sequence[str]
 
 
 def hand_over(session: Session, output: str, role: str, remark: str) -> None:
-    """Give the output to the role: as its own where the service may do so, else to use."""
+    """Give the output to the role: as owner if the service may do so, else with rights to use it."""
     quoted = session.row(QUOTED, role)
     session.execute(f"COMMENT ON TABLE {output} IS {session.row(LITERAL, remark)}")
     if session.row(IS_MEMBER, role):

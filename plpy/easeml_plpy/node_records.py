@@ -13,8 +13,8 @@ from .units import Unit, context_of, opened_from_text
 def record_node_evaluation(session: Session, unit: str, context: str, told: str) -> str:
     """Record the sums of a partition; return JSON {"metrics", "pruned_bytes"}, as a unit on this server does.
 
-    `unit` is the order as it is recorded, with what was done of the further partitions of a whole round. `context` is
-    what easeml.open_node_unit returned, `told` what easeml_segment.evaluate_on_node did.
+    `unit` is the order in recorded form, with the work on the further partitions of a whole round. `context` is the
+    result of easeml.open_node_unit, `told` that of easeml_segment.evaluate_on_node.
     """
     alone = {name: value for name, value in json.loads(unit).items() if name != "gang"}
     order, opened = Unit.from_text(json.dumps(alone)), context_of(opened_from_text(context), "cpu")

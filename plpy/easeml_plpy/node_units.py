@@ -36,7 +36,7 @@ STORE_CHUNK = Command(
 
 
 class _Opened(NamedTuple):
-    """What a node is told of a unit: its context, and what only units on nodes need."""
+    """A unit as sent to a node: its context, and what only units on nodes need."""
 
     context: UnitContext
     new_checkpoint_id: int
@@ -157,7 +157,7 @@ def pilot(session: Session, unit: str, context: str) -> str:
 
 
 class _Stored:
-    """The new state of a unit under the number that was ordered; `told` is what the control server is told of it."""
+    """The new state of a unit under the number in the order; `told` is what the control server is sent about it."""
 
     def __init__(self, session: Session, order: Unit, checkpoint_id: int) -> None:
         self._session, self._order, self._checkpoint_id = session, order, checkpoint_id

@@ -29,7 +29,9 @@ Entry: TypeAlias = Mapping[str, Any]
 
 
 def _range(knots: Sequence[Moment], mean: Moment) -> Range:
-    """Return the ends of the knots. Where all rows were missing, the mean alone: no trial knows what a value means."""
+    """Return the ends of the knots. If all rows were missing, return the mean alone, because no trial has learnt what a
+    value means.
+    """
     if not knots:
         return None
     low = [float(each[0]) if len(each) else middle for each, middle in zip(knots, mean.tolist(), strict=True)]
@@ -47,10 +49,10 @@ def _no_scale() -> Moment:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NumericField(Located):
-    """One number a row; NULL is stored as NaN. `missing`: (0,) where a training row had none. `type` is SQL's.
+    """One number a row; NULL is stored as NaN. `missing`: (0,) if a training row had none. `type` is the SQL type.
 
-    `knots`: one ascending sequence, of which the ends are the range of the training rows (knots.py); empty where all
-    rows are missing, and no sequence in datasets packed before there were any. `calendar`: the parts that vary.
+    `knots`: one ascending sequence, of which the ends are the range of the training rows (knots.py); empty if all rows
+    are missing; no sequence in datasets packed before knots were introduced. `calendar`: the parts that vary.
     """
 
     is_time: bool = False
@@ -116,12 +118,12 @@ class TensorField(Located):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ObjectsField(TensorField):
-    """A series or a tree a row, of objects that hold `tensors`, names with shapes, and lead to others by the fields
-    `recursive`: by one in a series, whose order says which is the next.
+    """One series or tree per row, of objects that hold `tensors`, names with shapes, and link to others by the fields
+    `recursive`: by one in a series, whose order gives the next object.
 
-    `shape` is (objects of the longest row, n_numbers + 1 + n_links): the numbers, 1 where there is an object, and the
-    places of those that it leads to, from 1, 0 for none. Blocks keep no more objects than there are (object_rows.py).
-    Mean, scale and knots are by number.
+    `shape` is (objects of the longest row, n_numbers + 1 + n_links): the numbers, 1 if the object exists, and the
+    places of the objects that it links to, from 1, 0 for none. Blocks keep no more objects than there are
+    (object_rows.py). Mean, scale and knots are by number.
     """
 
     tensors: tuple[tuple[str, tuple[int, ...]], ...]
@@ -138,7 +140,7 @@ class ObjectsField(TensorField):
         return len(self.recursive) if len(self.recursive) > 1 else 0
 
     def of_length(self, n_objects: int) -> ObjectsField:
-        """Return the field for rows of so many objects at most."""
+        """Return the field for rows with at most a number of objects."""
         return replace(self, shape=(n_objects, self.n_numbers + 1 + self.n_links))
 
     @cached_property

@@ -22,15 +22,16 @@ COUNT, NUMBER, LINK = np.dtype("<i4"), np.dtype("<f4"), np.dtype("<i4")
 
 
 class Objects(NamedTuple):
-    """The objects of one row: numbers (n, n_numbers), and places from 1 of those that each leads to, 0 for none,
-    (n, n_links)."""
+    """The objects of one row: numbers (n, n_numbers), and places from 1 of those that each links to, 0 for none, (n,
+    n_links).
+    """
 
     numbers: Array
     links: Array
 
 
 def packed(rows: Sequence[Objects]) -> bytes:
-    """Return rows as a block keeps them."""
+    """Return rows in the form of a block."""
     counts = np.array([len(row.numbers) for row in rows], COUNT)
     numbers = b"".join(row.numbers.astype(NUMBER).tobytes() for row in rows)
     return counts.tobytes() + numbers + b"".join(row.links.astype(LINK).tobytes() for row in rows)
@@ -81,9 +82,8 @@ def standardised(field: ObjectsField, values: Array) -> Floats:
 
 
 def _check_trees(links: Array, rows: Array, places: Array, counts: Array) -> None:
-    """Refuse links (objects, links) that no walk from the leaves up comes to an end with, or not before long.
-
-    An object leads to later ones of its row, and nothing else leads to these: so there is no circle, and no walk is
+    """Refuse links (objects, links) on which a walk from the leaves up would not end, or would take too long. An object
+    may link only to later ones of its row, and only one object may link to each, so there is no cycle; no walk may be
     longer than MOST_DEPTH.
     """
     origin, link = np.nonzero(links)

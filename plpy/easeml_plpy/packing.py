@@ -134,9 +134,8 @@ def check_columns(wanted: PackRequest, columns: Columns) -> None:
 
 
 class _Block(NamedTuple):
-    """A block as it comes from the source: its place, its rows as `record_send` wrote them, and its free texts.
-
-    `keys` or `hashes` name the rows: arrays as SQL writes them, which nobody here takes apart.
+    """A block as read from the source: its place, its rows as `record_send` wrote them, and its free texts. `keys` or
+    `hashes` identify the rows: arrays in SQL's form, which are passed on unparsed.
     """
 
     split: str
@@ -203,7 +202,7 @@ class _Packing:
             self._session.run(INSERT_BLOCKS, self._dataset_id, *map(list, zip(*blocks, strict=True)))
 
     def finish(self, statistics: PackingStatistics, started: float) -> None:
-        """Hand over what was found out: easeml counts the rows itself, and nobody can add to them from then on."""
+        """Pass on the results of packing: easeml counts the rows itself, and from then on nobody can add to them."""
         fields = statistics.fields(self._inputs)
         target = statistics.measured_target(self._target)
         shape = encoded_shape(fields)
@@ -242,7 +241,7 @@ def block_rows_of(wanted: PackRequest, inputs: Sequence[Field]) -> int:
 
 
 def target_types(target: Target) -> tuple[str, str]:
-    """Return the numpy types of targets as the server sends them, and as they are stored."""
+    """Return the numpy types of targets as sent by the server, and as stored."""
     return (">i4", "<i4") if isinstance(target, LabelTarget) else (">f8", "<f8")
 
 

@@ -77,7 +77,8 @@ class PackingStatistics:
         return found | {"target low": np.array(low), "target high": np.array(high)}
 
     def add(self, found: BlockFacts) -> None:
-        """Take in what a block adds. Blocks come in their order: floating sums depend on it."""
+        """Add the contribution of a block. Blocks must come in their order, because floating-point sums depend on it.
+        """
         n_rows, parts = int(found["n_rows"]), _parts(found)
         for k, measure in self._numbers.items():
             measure.add(parts[f"number {k}"])
@@ -101,7 +102,7 @@ class PackingStatistics:
         return [self._measured(k, field) for k, field in enumerate(inputs)]
 
     def distinct(self, inputs: Sequence[Field]) -> list[str]:
-        """Return the columns of whole numbers that never repeat, as far as the sample tells."""
+        """Return the columns of whole numbers that never repeat, as far as the sample shows."""
         whole = [k for k, field in enumerate(inputs) if field.type in INTEGERS]
         return [inputs[k].column for k in whole if self._numbers[k].is_distinct()]
 
@@ -153,7 +154,7 @@ def checksum(packed: Sequence[bytes], before: int) -> int:
 
 
 def measured_as(field: Field) -> Field:
-    """Return what statistics are taken of: the numbers of the objects of a series or tree, else the field itself."""
+    """Return what statistics are computed of: the numbers of the objects of a series or tree, else the field itself."""
     return field.numbers if isinstance(field, ObjectsField) else field
 
 
@@ -168,7 +169,7 @@ class _Measure:
         self._n_seen = 0
 
     def look(self, values: Array, n_before: int | None) -> BlockFacts:
-        """Return what training rows add, of which so many come before; None: those that were added."""
+        """Return the contribution of training rows after `n_before` others (None: those that were added)."""
         if self._objects is not None:
             values = numbers_of(self._objects, values)
         before = self._n_seen if n_before is None else n_before
@@ -178,13 +179,13 @@ class _Measure:
         return found if sampled is None else found | {"sample": sampled}
 
     def add(self, found: BlockFacts) -> None:
-        """Take in what `look` returned."""
+        """Add what `look` returned."""
         self._moments.combine(_block_moments(found))
         self._sample.add(found["low"], found["high"], found.get("sample"))
         self._n_seen += int(found["n"])
 
     def is_distinct(self) -> bool:
-        """Return whether no number comes twice, as far as the sample tells."""
+        """Return whether no number occurs twice, as far as the sample shows."""
         return self._sample.is_distinct()
 
     def measured(self, field: NumberField) -> NumberField:

@@ -21,13 +21,14 @@ class Size(NamedTuple):
     n_rows: int
 
     def pages_of(self, n_rows: int) -> int:
-        """Return how many pages hold about so many rows."""
+        """Return how many pages hold about a number of rows."""
         return max(1, self.n_pages * n_rows // max(self.n_rows, 1))
 
 
 def has_pages(session: Session, relation: int) -> bool:
-    """Return whether the relation with this oid has all its rows in pages of its own, and the caller may ask for these:
-    whoever may read some columns alone may not."""
+    """Return whether the relation with this oid has all its rows in pages of its own, and the caller may query these: a
+    role that may read only some columns may not.
+    """
     return session.row(HAS_PAGES, relation)
 
 
@@ -40,7 +41,7 @@ def size_of(session: Session, relation: str) -> Size:
 def pages_sql(parameter: str, step: int) -> str:
     """Return SQL of the first of each `step` pages of a relation, which a parameter of type regclass names.
 
-    The statement asks for the last page itself: rows that move meanwhile are where its snapshot sees them.
+    The statement itself determines the last page, so it finds rows that move meanwhile where its snapshot sees them.
     """
     return f"generate_series(0, pg_relation_size({parameter}) / 8192, {int(step)}) AS page"
 

@@ -87,7 +87,7 @@ def pilot_opened(
     is_whole = architecture(context.trial.architecture).takes_all_partitions
 
     def begin() -> LiveTrial:
-        """Return the trial, or one that is fresh again where each epoch adds to what the next has to look at."""
+        """Return the trial, or a fresh one if each epoch adds to the work of the next."""
         return live_trial(session, order, context, None, order.seed)[0] if is_whole else live
 
     trained = _Repeated(begin, rows, order.seed, SessionPause(session))
@@ -140,7 +140,7 @@ def stopwatch(work: Callable[[int], object], n: int) -> float:
 
 
 def seconds_per_row(work: Callable[[int], object], n_rows: int, timed: Stopwatch) -> float:
-    """Return the seconds that a row takes, after one round of work that warms up; 0 where there are no rows."""
+    """Return the seconds per row, after one warm-up round; 0 if there are no rows."""
     n = min(n_rows, FIRST_ROWS)
     if n == 0:
         return 0.0

@@ -38,7 +38,7 @@ class Cursor(Protocol):
     """The rows of a statement, some at a time."""
 
     def fetch(self, count: int, /) -> Result:
-        """Return up to so many further rows, none after the last."""
+        """Return up to a number of further rows; none after the last."""
 
     def close(self) -> None:
         """Free the cursor before the transaction ends."""
@@ -62,7 +62,7 @@ class PlPy(Protocol):
         """Commit; the next statement begins a transaction. Only in procedures."""
 
     def subtransaction(self) -> AbstractContextManager[object]:
-        """Return a context whose statements are undone where it raises."""
+        """Return a context whose statements are undone if it raises."""
 
     def notice(self, message: str, /) -> None:
         """Send a notice to the client."""

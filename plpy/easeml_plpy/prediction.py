@@ -34,8 +34,9 @@ ROWS_AT_ONCE = 1024
 
 
 class Filling:
-    """Says whether easeml.predict_table fills a table just now, for only then are packed rows answered; and whether
-    with the probabilities of all classes. On a node it holds the trial, too."""
+    """Whether easeml.predict_table is filling a table now, because packed rows are answered only then; and whether with
+    the probabilities of all classes. On a node it also holds the trial.
+    """
 
     is_on = False
     has_probabilities = False

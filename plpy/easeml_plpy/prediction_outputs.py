@@ -23,8 +23,9 @@ class _Faults(NamedTuple):
 def key_columns(
     session: Session, relation: int, columns: Columns, inputs: Sequence[Field], key: Sequence[str] | None
 ) -> tuple[list[str], bool]:
-    """Return the columns that say which row a prediction is for, and whether they are a key: those named, the primary
-    key, else all that are neither inputs nor arrays."""
+    """Return the columns that identify the row of a prediction, and whether they are a key: those named, the primary
+    key, or all columns that are neither inputs nor arrays.
+    """
     if key is not None:
         if not key or len(set(key)) < len(key):
             raise InvalidArgument("key: expected columns of the source, each once", hint="For example key => '{id}'.")
@@ -53,8 +54,9 @@ def is_there(session: Session, output: str) -> bool:
 
 
 class Addition(NamedTuple):
-    """What is added to a table that is there: the names of the source and of the table, of the key and of what is
-    predicted, all quoted for SQL."""
+    """An addition to an existing table: the names of the source, the table, the key and the predicted columns, all
+    quoted for SQL.
+    """
 
     source: str
     output: str
@@ -65,7 +67,7 @@ class Addition(NamedTuple):
     def add(self, session: Session, predict: Callable[[str, str], object]) -> int:
         """Predict and write; return how many rows were written. `predict(source, output)` fills a new table.
 
-        Predictions are staged: triggers of the table run when nothing is being predicted any more.
+        Predictions are staged, so that triggers of the table run only after prediction has ended.
         """
         self._check(session)
         source = self._added_rows(session) if self.mode == "append" else self.source
@@ -76,8 +78,9 @@ class Addition(NamedTuple):
         return n_rows
 
     def _check(self, session: Session) -> None:
-        """Refuse a table without the columns, and rows that a key does not tell apart; lock the table against others
-        who add to it."""
+        """Refuse a table without the columns, and rows that a key does not identify; lock the table against other
+        writers.
+        """
         session.execute(f"LOCK TABLE {self.output} IN SHARE ROW EXCLUSIVE MODE")
         oid = session.row(OUTPUT_OID, self.output)
         there = {column.quoted for column in columns_of.read_columns(session, oid or 0).values()}

@@ -43,15 +43,16 @@ def splits_at_random(ranks: Array, k: Array, wanted: Wanted) -> Array:
 
 
 def in_order(k: Array) -> Array:
-    """Return the places of numbers in their order, equal ones as they lie. Where none are equal, as of hashes, numpy
-    sorts in a tenth of the time."""
+    """Return the places of numbers in sorted order; equal ones keep their order. If none are equal, as with hashes,
+    numpy sorts in a tenth of the time.
+    """
     order = np.argsort(k)
     ordered = k[order]
     return np.argsort(k, kind="stable") if (ordered[1:] == ordered[:-1]).any() else order
 
 
 def _evenly(candidates: Bools, n_wanted: int) -> Bools:
-    """Choose so many candidates at even distances."""
+    """Choose a number of candidates at even distances."""
     n = np.cumsum(candidates)
     n_all = max(int(n[-1]), 1)
     chosen: Bools = candidates & (n * n_wanted // n_all > (n - 1) * n_wanted // n_all)

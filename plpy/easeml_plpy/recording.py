@@ -18,8 +18,9 @@ from .value_types import JSON
 
 
 class TrainingFacts(TypedDict):
-    """What a unit has trained: rows, mean loss, seconds, the bytes of state that it had to read, and the members that
-    an ensemble has chosen."""
+    """The result of a training unit: rows, mean loss, seconds, the bytes of state that it had to read, and the members
+    that an ensemble has chosen.
+    """
 
     n_rows: int
     loss: float | None
@@ -29,7 +30,7 @@ class TrainingFacts(TypedDict):
 
 
 class RecordedTraining(TypedDict):
-    """What came of it: the new checkpoint, its size, and the bytes of the state that it replaced."""
+    """The result of recording: the new checkpoint, its size, and the bytes of the state that it replaced."""
 
     checkpoint_id: int
     state_bytes: int
@@ -44,7 +45,7 @@ class RecordedEvaluation(TypedDict):
 
 
 class EvaluatedState(NamedTuple):
-    """What an evaluation unit measures: the state of an epoch on a split."""
+    """The subject of an evaluation unit: the state of an epoch on a split."""
 
     split: str
     epoch: int
@@ -52,7 +53,7 @@ class EvaluatedState(NamedTuple):
 
 
 class EvaluationFacts(TypedDict):
-    """What a unit has measured of a partition, and the bytes of state that it had to read."""
+    """The measurements of a unit on a partition, and the bytes of state that it had to read."""
 
     statistics: Statistics
     read_bytes: int

@@ -37,7 +37,7 @@ class Learner(NamedTuple):
 
 
 def with_time_for(session: Session, told: Composition, learners: Mapping[int, Learner]) -> frozenset[int]:
-    """Return the keys of those for whose training the run has time left, the one of the greatest weight first."""
+    """Return the keys of the members that the run still has time to train, those of greatest weight first."""
     if not told.is_refit_wanted:
         return frozenset()
     left = math.inf if told.seconds_left is None else told.seconds_left
@@ -56,7 +56,7 @@ def _are_too_many(session: Session, spec: TrialSpec) -> bool:
 
 
 def refitted(session: Session, spec: TrialSpec, n_epochs: int, seed: int, device: str) -> bytes:
-    """Return the state of a trial after so many epochs over training and validation rows. Raises TrialFailed."""
+    """Return the state of a trial after a number of epochs over training and validation rows. Raises TrialFailed."""
     rows = _all_rows(session, spec)
     chosen = architecture(spec.architecture)
     trainer, config = trainer_for(chosen.trainer), complete(chosen, spec.config)

@@ -267,7 +267,7 @@ class _Replay:
         return live.dump()
 
     def _difference(self, unit: LoggedUnit, state: bytes) -> Difference:
-        """Describe a state that differs; its tensors where the recorded state is still kept undamaged."""
+        """Describe a state that differs, with its tensors if the recorded state is still kept undamaged."""
         try:
             kept = read_state(self._session, unit.trial_id, unit.checkpoint_id)
         except CorruptCheckpoint:

@@ -101,9 +101,8 @@ def evaluate_opened_round(
     context: UnitContext,
     record: Callable[[EvaluatedState, Sequence[EvaluationFacts]], T],
 ) -> tuple[int, T]:
-    """Measure in a round that was opened, and have the sums recorded; return the number of rows, and what came of it.
-
-    `record` takes the facts of each member of the order; what was read counts for the first.
+    """Evaluate in an opened round and record the sums; return the number of rows, and the result. `record` takes the
+    facts of each member of the order; the bytes read count for the first.
     """
     measured = evaluated_state(order, context)
     data = datasets.dataset(session, context.trial.dataset_id)
@@ -135,7 +134,7 @@ def _parts_of(facts: TrainingFacts, n_rows: Sequence[int]) -> list[TrainingFacts
 
 
 def order_with(order: Unit, parts: Sequence[Mapping[str, object]]) -> str:
-    """Return the order as it is recorded: one rank, and what was done of each further partition."""
+    """Return the order in recorded form: one rank, and the work on each further partition."""
     members = zip(gang_of(order).members, parts, strict=True)
     others = [{**member._asdict(), **facts} for member, facts in members][1:]
     return json.dumps(json.loads(order.text) | {"gang": {"n_ranks": 1, "others": others}})

@@ -13,7 +13,9 @@ from .session import Session
 
 
 def key_columns(session: Session, request: PackRequest, columns: Columns) -> tuple[str, ...]:
-    """Return the columns that name rows: those asked for, else the primary key, else none. Raises InvalidArgument."""
+    """Return the columns that identify rows: the requested ones, else the primary key, else none. Raises
+    InvalidArgument.
+    """
     columns_of.require(columns, request.key_columns, "key_columns", request.source)
     return request.key_columns or tuple(session.rows(columns_of.PRIMARY_KEY, request.relation))
 
@@ -34,7 +36,7 @@ def hash_sql(request: PackRequest, columns: Columns, inputs: Sequence[Field], ta
 
 
 def check_keys(session: Session, request: PackRequest) -> None:
-    """Refuse keys that the caller has named and that do not tell the rows apart."""
+    """Refuse keys that the caller has named and that do not identify the rows."""
     if not request.key_columns:
         return
     found = session.execute(

@@ -73,7 +73,7 @@ def numbers_of_array(stored: bytes) -> npt.NDArray[np.float64]:
 
 def array_elements(stored: bytes, dtype: type[T], missing: float) -> npt.NDArray[T]:
     """Return the elements of an array as easeml.array_bytes returns it, with a value for NULL. Raises struct.error,
-    ValueError where the bytes are none.
+    ValueError if the bytes are not an array.
 
     The layout is that of array.h without the length word: rank, offset of the data if a bitmap of NULLs comes first,
     element type, sizes, lower bounds, then the elements that are not NULL.
@@ -119,7 +119,8 @@ class _Places(NamedTuple):
 
 @lru_cache(64)
 def _places(inputs: tuple[Field, ...]) -> _Places:
-    """Return where the inputs are in a row; a row alone would ask for longer than it computes."""
+    """Return the places of the inputs in a row, cached because looking them up takes longer than one row's arithmetic.
+    """
     are_numbers = (isinstance(field, NumericField) and not field.key and field.type != "float4" for field in inputs)
     return _Places(tuple(field.source for field in inputs), all(are_numbers))
 
@@ -152,7 +153,7 @@ def _column_from_values(field: Field, values: Sequence[JSON]) -> Array:
 
 
 def _value_of(field: Field, value: JSON) -> JSON:
-    """Return the value of the field in its column's: of one within JSON, None where it is of another kind."""
+    """Return the value of the field in its column's value; for a field within JSON, None if it is of another kind."""
     if field.key is None:
         return value
     member = value.get(field.key) if isinstance(value, Mapping) else None
@@ -256,7 +257,7 @@ def _is_number(value: JSON) -> TypeGuard[float]:
 
 
 def _numbers(field: NumericField | TensorField, value: Any) -> Array:
-    """Return the numbers of a JSON value. Raises TypeError or ValueError where there are none."""
+    """Return the numbers of a JSON value. Raises TypeError or ValueError if there are none."""
     if isinstance(value, str) and field.type == "bytea":
         return np.frombuffer(bytes.fromhex(value.removeprefix("\\x")), np.uint8)
     if isinstance(value, str) and isinstance(field, NumericField) and field.is_time:
@@ -277,9 +278,8 @@ def _seconds(text: str, *, has_zone: bool) -> float:
 
 
 def _as_stored(field: NumericField | TensorField, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return numbers as the column's own type holds them: a real that JSON shows as 0.1 is 0.10000000149.
-
-    Raises ShapeMismatch for an array with missing elements where training had none.
+    """Return numbers in the precision of the column's type: a real that JSON shows as 0.1 is 0.10000000149. Raises
+    ShapeMismatch for an array with missing elements if training had none.
     """
     if isinstance(field, TensorField) and not field.missing and np.isnan(numbers).any():
         raise ShapeMismatch(

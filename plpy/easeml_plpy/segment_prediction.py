@@ -51,7 +51,8 @@ def predict_on_segment(
     texts: str | None,
 ) -> Predicted:
     """Answer for packed rows as easeml.predict_packed does; `pieces` are the encoder and the chunks of the state, None
-    where `knows_trial`. An error of class ML comes as RefusedError."""
+    if `knows_trial`. Raises an error of class ML as RefusedError.
+    """
     try:
         return _answers(plpy, GD, json.loads(told), pieces, (n_rows, payload, texts))
     except Exception as error:

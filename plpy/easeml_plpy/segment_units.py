@@ -39,11 +39,11 @@ def work_on_segment(
     firsts: Sequence[bytes],
     seconds: Sequence[bytes | None],
 ) -> list[Worked]:
-    """Do a unit with the pieces that came; return the chunks of its new state, and what the control server records.
+    """Carry out a unit with the given pieces; return the chunks of its new state, and what the control server records.
 
     `work` is a key of WORK, `unit` the order, `context` what easeml.open_node_unit returned. The arrays are parallel: a
-    piece has an element in each. The first row has what is told as JSON; of a unit that stores nothing it has nothing
-    else. An error of class ML is told as {"failure": {"sqlstate", "message", "detail", "hint"}}; a cancel passes.
+    piece has an element in each. The first row has the report as JSON; for a unit that stores nothing, it has nothing
+    else. An error of class ML is reported as {"failure": {"sqlstate", "message", "detail", "hint"}}; a cancel passes.
     """
     pieces = map(Piece, kinds, owners, numbers, n_rows, firsts, seconds)
     session = None
@@ -69,7 +69,7 @@ def worked(written: Sequence[StateChunk], told: str) -> list[Worked]:
 
 
 def facts_of_segment(plpy: PlPy, GD: GlobalData) -> str:
-    """Say what a segment's Python is, as JSON, once it has imported what units need."""
+    """Return the facts of a segment's Python, as JSON, once it has imported what units need."""
     versions = {name: version_of(name) for name in PACKAGES}
     if versions["torch"]["version"] is not None:
         import_all()

@@ -26,7 +26,7 @@ Parts = Sequence[tuple[NumberField, str]]
 
 def payload_sql(values: Parts, schema: str = "easeml", *, is_by_column: bool = False) -> str:
     """Return SQL of the bytes of these columns, aggregates of their values. An image of another size is left out, so
-    that the length tells.
+    that the length reveals it.
 
     is_by_column: whether all numbers of a column come before those of the next, which takes nothing newer than
     PostgreSQL 9.4.
@@ -45,7 +45,7 @@ def payload_sql(values: Parts, schema: str = "easeml", *, is_by_column: bool = F
 def decode_payload(
     fields: Sequence[NumberField], payload: bytes | None, n_rows: int, *, is_by_column: bool = False
 ) -> list[Array]:
-    """Return the fields of so many rows. Raises InvalidData."""
+    """Return the fields of a number of rows. Raises InvalidData."""
     layout = np.dtype(list(_layout(fields, n_rows, 1 if is_by_column else 2)))
     n_bytes = len(payload or b"")
     if n_bytes != layout.itemsize:

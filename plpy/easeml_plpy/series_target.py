@@ -21,8 +21,9 @@ from .value_types import JSON, Array, Floats
 
 @dataclass(frozen=True)
 class SeriesTarget(TensorTarget):
-    """Series of steps of so many numbers; `shape` is (steps of the longest, numbers + 1). Moments and range are those
-    of the numbers of steps that there are."""
+    """Series of steps, each of a number of numbers; `shape` is (steps of the longest, numbers + 1). Moments and range
+    cover existing steps only.
+    """
 
     @property
     def n_numbers(self) -> int:
@@ -31,14 +32,14 @@ class SeriesTarget(TensorTarget):
 
     @property
     def field(self) -> ObjectsField:
-        """The series as one that goes in is described."""
+        """The series, described like an input series."""
         tensors, recursive = ((self.column, (self.n_numbers,)),), ("next",)
         return ObjectsField(
             column=self.column, type=self.type, dtype=self.dtype, shape=self.shape, tensors=tensors, recursive=recursive
         )
 
     def of_length(self, n_steps: int) -> SeriesTarget:
-        """Return the target for series of so many steps at most."""
+        """Return the target for series with at most a number of steps."""
         return replace(self, shape=(n_steps, self.shape[1]))
 
     def stored(self, payload: bytes, n_rows: int) -> Array:

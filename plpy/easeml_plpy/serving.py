@@ -50,7 +50,7 @@ def _store() -> Bounded[Served]:
 
 @dataclass
 class _Resolved:
-    """What names mean in the statement under way."""
+    """The meaning of names in the current statement."""
 
     moment: Moment | None = None
     asker: str = ""
@@ -59,7 +59,7 @@ class _Resolved:
 
 @dataclass
 class _Crossing:
-    """What crosses to the owner's rights, a name, and back, a trial; empty but for that moment."""
+    """The data passed to the owner's rights, a name, and back, a trial; empty except at that moment."""
 
     asker: str | None = None
     served: Served | None = None
@@ -67,7 +67,7 @@ class _Crossing:
 
 @dataclass
 class _Process:
-    """What kind of process of the server this is, which it remains."""
+    """The kind of server process that this is, which never changes."""
 
     backend_type: str | None = None
 
@@ -121,7 +121,7 @@ def served(session: Session, dataset: str | None, trial_id: int | None) -> Serve
 
 
 def _opened(session: Session, asker: str, dataset: str | None, trial_id: int | None) -> Served:
-    """Have the trial opened with the owner's rights; the name is there only for as long as that takes."""
+    """Open the trial with the owner's rights; the name is set only for that time."""
     crossing = session.kept(CROSSING)
     crossing.asker = asker
     try:
@@ -214,7 +214,8 @@ MEMORY: Kept[int | None] = Kept(memory_limit_bytes)  # no process of the server 
 
 
 class _WithinMemory:
-    """What `within_memory` returns; a generator would take a row alone longer than its arithmetic."""
+    """The context manager of `within_memory`. It is not a generator, which would cost more than one row's arithmetic.
+    """
 
     def __enter__(self) -> None:
         return None
@@ -234,5 +235,5 @@ _WITHIN_MEMORY = _WithinMemory()
 
 
 def within_memory() -> AbstractContextManager[None]:
-    """Say in one line that memory ran out; on the CPU only torch's words tell that."""
+    """Turn an out-of-memory error into one line; on the CPU only torch's message reveals it."""
     return _WITHIN_MEMORY

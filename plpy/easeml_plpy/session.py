@@ -27,10 +27,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Command:
-    """A statement with parameters of these SQL types, of which nothing is read.
+    """A statement with parameters of these SQL types, whose result is not read.
 
-    `is_kept`: whether the session keeps the plan; it should not where the SQL is made for one call. `{schema}` in it
-    stands for the schema of the session's extension: what a unit reads has the same names on every server.
+    `is_kept`: whether the session keeps the plan; it should not if the SQL is made for one call. `{schema}` in it
+    stands for the schema of the session's extension, because the relations that a unit reads have the same names on
+    every server.
     """
 
     sql: str
@@ -113,7 +114,7 @@ class Session:
         return quietly(self._plpy.execute, sql)
 
     def kept(self, what: Kept[T]) -> T:
-        """Return what the session keeps under that name, made at the first call."""
+        """Return the value that the session keeps under that name, made at the first call."""
         if what not in self._kept:
             self._kept[what] = what.make()
         found: T = self._kept[what]
@@ -137,7 +138,7 @@ class Session:
 
     @contextmanager
     def subtransaction(self) -> Iterator[None]:
-        """Undo what is done in here, and nothing else, where it raises."""
+        """Undo what is done in here, and nothing else, if it raises."""
         with self._plpy.subtransaction():
             yield
 
@@ -210,7 +211,9 @@ def node_entry_point(
 
 
 def pinned(function: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[Session, P], T]:
-    """Make the body of a procedure begin with `Session.pin`, so that nobody's schema decides what its SQL means."""
+    """Make the body of a procedure begin with `Session.pin`, so that no user's schema can change the meaning of its
+    SQL.
+    """
 
     def run(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
         session.pin()
@@ -256,7 +259,9 @@ def answered_by(plpy: PlPy, function: Callable[P, object], *args: P.args, **kwar
 
 
 def guarded_and_bounded(plpy: PlPy, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function as `guarded` does, where a tenant decides how long it takes: a cancel ends it wherever it is."""
+    """Call a function as `guarded` does, for functions whose duration a tenant controls: a cancel ends it wherever it
+    is.
+    """
     limit_session()
     with interruptible(plpy):
         return guarded(plpy, function, *args, **kwargs)
@@ -265,7 +270,8 @@ def guarded_and_bounded(plpy: PlPy, function: Callable[P, T], *args: P.args, **k
 def guarded(plpy: PlPy, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call `function` and turn an error of class ML into an SQL error with its SQLSTATE, detail and hint.
 
-    Errors are told by their `sqlstate`, so that the pure cores of the coordinator's package can be called as well.
+    Errors are recognised by their `sqlstate`, so that the pure cores of the coordinator's package can be called as
+    well.
     """
     try:
         return function(*args, **kwargs)

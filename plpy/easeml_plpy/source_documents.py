@@ -26,7 +26,7 @@ class Key(NamedTuple):
 
 
 def with_keys(session: Session, sources: Sequence[Source]) -> list[Source]:
-    """Return the inputs with those of JSON columns in place of the columns. Raises InvalidArgument, InvalidData."""
+    """Return the inputs, with JSON columns replaced by the inputs within them. Raises InvalidArgument, InvalidData."""
     return expanded(session, sources, read_keys(session, sources))
 
 

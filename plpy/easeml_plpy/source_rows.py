@@ -37,7 +37,7 @@ class RowsSql(NamedTuple):
 
     @property
     def has_key(self) -> bool:
-        """Whether a key names the rows."""
+        """Whether a key identifies the rows."""
         return self.row_key == self.key
 
     def hashed_rows(self, request: PackRequest, further: Sequence[str], condition: str = "") -> str:
@@ -65,9 +65,8 @@ def rows_sql(session: Session, request: PackRequest, columns: Columns, inputs: S
 
 
 def copy_rows(session: Session, request: PackRequest, columns: Columns, rows: RowsSql) -> None:
-    """Fill temporary table easeml_rows (i0.., y, s, key, h): input values, target, what splits it, its key, hash.
-
-    Raises InvalidData where a row does not fit into a page of the server.
+    """Fill temporary table easeml_rows (i0.., y, s, key, h): input values, target, splitting value, key, hash. Raises
+    InvalidData if a row does not fit into a page of the server.
     """
     split = f"{_split_sql(request, columns)} AS s"
     try:
@@ -89,7 +88,7 @@ def label_sql(column: Column) -> str:
 
 
 def _split_sql(request: PackRequest, columns: Columns) -> str:
-    """Return SQL of what splits a row: its time as it is, its group as text, the word that says the split."""
+    """Return SQL of the value that splits a row: its time unchanged, its group as text, or the name of its split."""
     if request.split_by is None:
         return "NULL::int"
     column = columns[request.split_by.column]
@@ -123,7 +122,7 @@ def n_without_target(session: Session, request: PackRequest, n_rows: int, n_know
 
 
 def task_of(request: PackRequest, column: Column) -> TaskKind:
-    """Return the task: as asked for, else by the type of the target. Refused where the type does not allow it."""
+    """Return the requested task, by default that of the target's type. Raises if the type does not allow it."""
     task = request.task or ("regression" if column.type in REALS else "classification")
     if task == "regression" and column.type not in columns_of.NUMBERS:
         raise InvalidArgument(
@@ -156,7 +155,7 @@ class TargetNumbers(NamedTuple):
 
 
 def numbers_in(session: Session) -> TargetNumbers:
-    """Look at a target of numbers."""
+    """Examine a target of numbers."""
     bad = session.execute(
         "SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE y::float8 IN ('NaN', 'Infinity', '-Infinity')"
     )[0]["n"]
@@ -188,7 +187,7 @@ def are_few(n_rows: int, n_distinct: int) -> bool:
 
 
 def _is_measured(session: Session, request: PackRequest, column: Column) -> bool:
-    """Return whether whole numbers are too many to be labels, where the caller leaves it open."""
+    """Return whether there are too many whole numbers to be labels, if the caller leaves the task open."""
     if not is_left_open(request, column):
         return False
     found = session.execute("SELECT count(*) AS n, count(DISTINCT y) AS n_distinct FROM pg_temp.easeml_rows")[0]
@@ -196,7 +195,7 @@ def _is_measured(session: Session, request: PackRequest, column: Column) -> bool
 
 
 def are_measured(session: Session, request: PackRequest, n: int, n_distinct: int) -> bool:
-    """Return whether so many different whole numbers are no labels, and tell."""
+    """Return whether a number of distinct whole numbers is too large for labels, and send a notice if so."""
     if are_few(n, n_distinct):
         return False
     session.notice(

@@ -37,8 +37,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TextFacts:
-    """What the training rows hold in a column: rows with a text, distinct texts, and of a text the mean length, the
-    mean number of words, and the share of those that look like identifiers."""
+    """Statistics of the texts of a column in the training rows: rows with a text, distinct texts, mean length, mean
+    number of words, and the share of texts that look like identifiers.
+    """
 
     n_known: int
     n_distinct: int
@@ -69,7 +70,7 @@ class TextFacts:
         return "characters" if self.n_distinct > self.n_known / 2 else None
 
     def explain(self) -> str:
-        """Say why the texts become what they become."""
+        """Return why the texts become what they become."""
         found = f"{self.n_distinct} different texts in {self.n_known} training rows"
         if self.analyzer == "words":
             return f"words: {found}, of {self.mean_words:.1f} words and {self.mean_length:.0f} characters on average"
@@ -140,7 +141,7 @@ def batched(items: Iterable[T], n: int) -> Iterator[tuple[T, ...]]:
 
 
 def without_identifiers(session: Session, inputs: Sequence[Source], facts: Mapping[str, TextFacts]) -> list[Source]:
-    """Return the inputs that say something about rows, and tell of those that do not. Raises InvalidData."""
+    """Return the inputs that carry information about rows, and send a notice about the others. Raises InvalidData."""
     left_out = [column for column, found in facts.items() if found.is_identifier]
     kept = [each for each in inputs if each.field.column not in left_out]
     if not kept:
@@ -182,7 +183,7 @@ def _with_dictionary(session: Session, source: Source, facts: TextFacts | None, 
 
 
 def text_field(field: Field, facts: TextFacts | None) -> TextField | None:
-    """Return the free text that a column of texts becomes; None where it becomes something else."""
+    """Return the free text that a column of texts becomes; None if it becomes something else."""
     if not isinstance(field, CategoricalField) or facts is None or facts.analyzer is None:
         return None
     return TextField(column=field.column, type=field.type, within=field.within, analyzer=facts.analyzer)
@@ -191,8 +192,9 @@ def text_field(field: Field, facts: TextFacts | None) -> TextField | None:
 def with_categories(
     field: CategoricalField, commonest: Sequence[tuple[str | None, int]], most: int
 ) -> CategoricalField:
-    """Return the field with the commonest texts: the first 64, and of the others those that occur more than once, since
-    one that does not tells nothing about other rows. `commonest`: (text, rows), one more than `most` if there are."""
+    """Return the field with the commonest texts: the first 64, and of the others those that occur more than once,
+    because a unique text tells nothing about other rows. `commonest`: (text, rows), one more than `most` if there are.
+    """
     known = [value for value, _ in commonest if value is not None]
     n_often = sum(n > 1 for value, n in commonest if value is not None)
     missing = (0,) if len(known) < len(commonest) else ()

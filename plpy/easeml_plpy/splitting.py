@@ -69,7 +69,7 @@ def order_rows(session: Session, request: PackRequest, target: Target) -> None:
 
 
 def wanted_rows(request: PackRequest, n_rows: int, *, has_labels: bool) -> Wanted:
-    """Return how many of so many rows each split is to have."""
+    """Return how many of the rows each split should get."""
     n_validation, n_test = (
         int(n_rows * fraction + 0.5) for fraction in (request.validation_fraction, request.test_fraction)
     )

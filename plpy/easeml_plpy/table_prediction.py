@@ -56,8 +56,9 @@ WHERE chunk.n > 0
 
 @dataclass(frozen=True)
 class TableRequest:
-    """What to predict for: a relation by oid and by its name quoted for SQL, and the quoted name of the new table; and
-    whether it gets the probabilities of all classes."""
+    """A request to predict for a table: the relation by oid and by its name quoted for SQL, the quoted name of the new
+    table, and whether it gets the probabilities of all classes.
+    """
 
     dataset: str | None
     trial_id: int | None

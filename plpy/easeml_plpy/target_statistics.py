@@ -29,7 +29,9 @@ PRIOR_ROWS = 10.0
 
 @dataclass(frozen=True)
 class Outputs:
-    """What statistics are made of: the number to predict, or of classes whether it is this one; the second of two."""
+    """The values behind the statistics: the number to predict, or for each class whether it is that one (for two
+    classes, the second).
+    """
 
     n_outputs: int
     is_label: bool
@@ -91,7 +93,7 @@ class TargetStatistics:
         return counts, np.stack(sums, axis=1)
 
     def add(self, counts: Array, sums: Array) -> None:
-        """Take in what `look` returned."""
+        """Add what `look` returned."""
         self.counts[:] += counts
         self.sums[:] += sums
 

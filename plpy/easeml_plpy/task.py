@@ -17,8 +17,9 @@ MAX_RANK = 16
 
 
 class Objects(NamedTuple):
-    """What a place of a series or tree holds: so many numbers, 1 if there is an object, else 0, and the places, from 1,
-    of so many objects that it leads to, 0 for none. Each comes after the one that leads to it; a series has no links.
+    """The layout of a place in a series or tree: a number of numbers, 1 if the object exists, else 0, and the places,
+    from 1, of the objects that it links to, 0 for none. Each comes after the one that links to it; a series has no
+    links.
     """
 
     n_numbers: int
@@ -29,13 +30,13 @@ class Objects(NamedTuple):
 class Task:
     """`input_shape` is without the batch, `n_outputs` the number of classes, or 1 for regression.
 
-    A single number as input has the shape (1,). `layout` says of each column what it is, where the view of the data has
-    columns of several kinds. `input_range` has the least and the greatest number of the training rows, where the input
-    is one array of several dimensions; `target_range` those of the targets on the standard scale, where they are
-    numbers. With `n_folds` a trial is a committee of so many models. A regression with an `output_shape` returns
-    tensors, whose numbers `n_outputs` counts, in `output_range`. `objects` says that a row is a series or tree, filled
-    up to the longest one; `output_objects` that series come out, of an output_shape (steps, numbers + 1), whose last
-    number of a step is 1 where there is one. Raises InvalidArgument.
+    A single number as input has the shape (1,). `layout` gives the kind of each column, if the view has columns of
+    several kinds. `input_range` holds the minimum and maximum of the training rows, if the input is one array of
+    several dimensions; `target_range` those of the targets on the standard scale, if they are numbers. With `n_folds` a
+    trial is a committee of that many models. A regression with an `output_shape` returns tensors, whose numbers
+    `n_outputs` counts, in `output_range`. `objects` says that a row is a series or tree, padded to the longest one;
+    `output_objects` that the outputs are series, of an output_shape (steps, numbers + 1), whose last number of a step
+    is 1 if the step exists. Raises InvalidArgument.
     """
 
     kind: TaskKind

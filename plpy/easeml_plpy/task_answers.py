@@ -17,7 +17,7 @@ from .value_types import JSON
 
 @answering
 def infer_output(session: Session, dataset: str, given: str, inputs: bytes | None, trial_id: int | None) -> str:
-    """Return {"output": [...], "trial_id": ...} as JSON, with label and probability where classes come out."""
+    """Return {"output": [...], "trial_id": ...} as JSON, with label and probability if the outputs are classes."""
     chosen = _asked(session, dataset, trial_id)
     if inputs is None:
         raise ShapeMismatch("input: expected a value, got NULL")

@@ -15,7 +15,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, eq=False)
 class TaskBlock:
-    """A block: where it stands, the examples in it, and the version that holds it; None: to be packed."""
+    """A block: its place, the examples in it, and the version that holds it (None: to be packed)."""
 
     split: str
     part: int
@@ -32,8 +32,8 @@ class TaskBlock:
 def plan_blocks(before: Sequence[TaskBlock], wanted: Mapping[Place, Integers], block_rows: int) -> list[TaskBlock]:
     """Return the blocks of the next version, in order, for the examples wanted in each place.
 
-    A block stays as it is while all its examples are wanted where it stands; else it is packed without those that left.
-    New examples fill the last block of their place, then further ones.
+    A block stays unchanged while all its examples are wanted in its place; otherwise it is packed without those that
+    left. New examples fill the last block of their place, then further ones.
     """
     planned: list[TaskBlock] = []
     for place, examples in sorted(wanted.items()):

@@ -36,7 +36,7 @@ def objects_field(specification: Specification) -> ObjectsField:
 
 
 def is_link(entry: Mapping[str, Any]) -> bool:
-    """Return whether a column says where objects lead to, and no tensor."""
+    """Return whether a column holds links of objects, not a tensor."""
     return entry.get("role") == "link"
 
 
@@ -46,7 +46,7 @@ def is_of_objects(entry: Mapping[str, Any]) -> bool:
 
 
 def target_of(specification: Specification, classes: Sequence[str] | None) -> Target:
-    """Return what comes out of a task before its values have been seen."""
+    """Return the target of a task before its values have been seen."""
     if classes is not None:
         return LabelTarget("output", "text", tuple(classes))
     if specification.get("output") is None:

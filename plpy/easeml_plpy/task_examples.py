@@ -22,7 +22,8 @@ MOST_BYTES = 32 << 20
 @answering
 def read_examples(session: Session, specification: str, classes: Sequence[str] | None, examples: str) -> str:
     """Return the rows of a JSON array of {"input": ..., "output": ...} as a JSON array: columns as SQL writes their
-    values, or a `problem`. Raises InvalidArgument where it is no such array."""
+    values, or a `problem`. Raises InvalidArgument if it is not such an array.
+    """
     if len(examples) > MOST_BYTES:
         raise InvalidArgument(
             f"examples: expected at most {MOST_BYTES} characters of json, got {len(examples)}",
@@ -71,7 +72,8 @@ def _columns(wanted: Mapping[str, Any], given: JSON) -> dict[str, JSON]:
 
 
 def _inputs(wanted: Sequence[Mapping[str, Any]], given: JSON) -> list[tuple[Mapping[str, Any], JSON]]:
-    """Return each input column with its value: the only one is given as it is, several as an object by their names."""
+    """Return each input column with its value: a single input is given directly, several as an object by their names.
+    """
     if len(wanted) == 1 and not isinstance(given, Mapping):
         return [(wanted[0], given)]
     names = [entry["name"] for entry in wanted]
@@ -124,7 +126,7 @@ def _bytes_of(entry: Mapping[str, Any], array: Any) -> str:
 
 
 def _output(classes: Sequence[str] | None, value: JSON) -> JSON:
-    """Return the class or the number: as it is, or from the tensor of outputs, whose greatest one is the class."""
+    """Return the class or the number: as given, or from the output tensor, whose largest number marks the class."""
     if classes is None:
         number = value[0] if isinstance(value, list) and len(value) == 1 else value
         if isinstance(number, bool | list | Mapping) or not math.isfinite(_number(number)):

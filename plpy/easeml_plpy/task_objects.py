@@ -45,7 +45,7 @@ def objects_of(field: ObjectsField, given: JSON) -> Objects:
 
 
 def series_of(field: ObjectsField, given: JSON, most_steps: int) -> Objects:
-    """Return the steps of a series that comes out. Raises ShapeMismatch."""
+    """Return the steps of an output series. Raises ShapeMismatch."""
     found = objects_of(field, given)
     if len(found.numbers) > most_steps:
         raise ShapeMismatch(f"{field.column}: expected at most {most_steps} steps, got {len(found.numbers)}")
@@ -77,14 +77,14 @@ def check_length(field: ObjectsField, row: Objects) -> Objects:
 
 
 def _refuse_links(field: ObjectsField, given: Sequence[JSON]) -> None:
-    """Refuse objects of a list that lead to others: the list says already which is the next."""
+    """Refuse objects of a list that link to others, because the list already gives the next object."""
     for each in given:
         if isinstance(each, Mapping) and each.keys() & set(field.recursive):
             raise ShapeMismatch(f"{field.column}: expected a list of objects that lead to no other, got {shown(each)}")
 
 
 def _nested(field: ObjectsField, root: JSON) -> tuple[list[JSON], list[list[int]]]:
-    """Return objects, each behind the one that leads to it, and their links; without recursion, whatever is given."""
+    """Return objects, each behind the one that links to it, and their links; works without recursion for any input."""
     found: list[JSON] = []
     links: list[list[int]] = []
     waiting: list[tuple[JSON, int, int, int]] = [(root, -1, 0, 1)]
@@ -138,7 +138,7 @@ def _column(name: str, shape: Sequence[int], values: Sequence[JSON]) -> Array:
 
 
 def _unlike(shape: Sequence[int], values: Sequence[JSON]) -> str:
-    """Say which object is the first whose tensor is not of the shape."""
+    """Name the first object whose tensor does not have the shape."""
     for place, value in enumerate(values, 1):
         try:
             array = np.array(value, np.float64)

@@ -49,14 +49,14 @@ def places_of(classes: Integers, n_partitions: int, validation_fraction: float, 
 
 
 def partitions_of(n_examples: int, asked_for: int | None, before: int | None) -> int:
-    """Return how many partitions a version begins with: as asked for, else as the version before, else by size."""
+    """Return how many partitions a version has: the requested number, else that of the version before, else by size."""
     if asked_for is not None:
         return asked_for
     return max(before or 1, PARTITIONS_OF_MANY if n_examples >= MANY_EXAMPLES else 1)
 
 
 def check_places(places: Places, is_packed: npt.NDArray[np.bool_], n_partitions: int) -> bool:
-    """Return whether each partition has examples of each split. Raises InvalidData where a whole split has none."""
+    """Return whether each partition has examples of each split. Raises InvalidData if a whole split has none."""
     filled = np.zeros((len(SPLITS), n_partitions), bool)
     filled[places.splits[is_packed], places.parts[is_packed]] = True
     if not filled.any(axis=1).all():

@@ -36,7 +36,7 @@ class ExampleRows:
 
     @property
     def fields(self) -> list[Field]:
-        """The inputs, and behind them the output where it is a tensor or a series."""
+        """The inputs, followed by the output if it is a tensor or a series."""
         if isinstance(self.target, SeriesTarget):
             return [*self.inputs, self.target.field]
         return [*self.inputs, field_of(self._specification["output"])] if self._has_tensors else self.inputs
@@ -139,7 +139,7 @@ class ExampleRows:
         return field.of_length(self._longest(self._specification["inputs"][0]))
 
     def _sized_target(self, target: Target) -> Target:
-        """Return series that come out with the steps of the longest one that is on."""
+        """Return the target of output series, with the steps of the longest one that is switched on."""
         if not isinstance(target, SeriesTarget):
             return target
         return target.of_length(self._longest(self._specification["output"]))
@@ -171,7 +171,7 @@ class ExampleRows:
 
 
 def _objects(entries: Sequence[Mapping[str, Any]], columns: Sequence[bytes]) -> Objects:
-    """Return a series or tree from its columns, as the server keeps arrays."""
+    """Return a series or tree from its columns, given in the server's array format."""
     numbers, links = [], []
     for entry, stored in zip(entries, columns, strict=True):
         if is_link(entry):

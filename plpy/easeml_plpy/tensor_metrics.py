@@ -150,8 +150,9 @@ def _tokens(task: Task, outputs: Array, targets: Array) -> tuple[int, int]:
 
 
 def _of_series(task: Task, outputs: Array, targets: Array) -> tuple[Array, Array, tuple[int, int]]:
-    """Return the numbers (steps, numbers) that series have and should have where they should go on; and how many tokens
-    are right, of how many."""
+    """Return predicted and actual numbers (steps, numbers) of the steps that series should have, and how many of how
+    many tokens are right.
+    """
     given, wanted = (rows.reshape(-1, *task.output_shape) for rows in (outputs, targets))
     is_wanted = wanted[:, :, -1] > 0
     is_written = np.arange(wanted.shape[1]) < lengths_of(given)[:, None]

@@ -32,7 +32,7 @@ class TokenCounts:
         self.combine(token_frequencies(hashes), len(hashes), int((hashes[:, 0] == NULL_TEXT).sum()))
 
     def combine(self, frequencies: Array, n_rows: int, n_missing: int) -> None:
-        """Add the counts of so many training rows."""
+        """Add the counts of a number of training rows."""
         self._counts += frequencies
         self._n_rows += n_rows
         self._n_missing += n_missing

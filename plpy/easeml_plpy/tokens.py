@@ -23,7 +23,7 @@ _WORD = re.compile(r"\w+")
 
 
 def _words(text: str) -> Iterator[str]:
-    """Yield words, then pairs of them: where there are too many tokens, pairs are left out first."""
+    """Yield words, then pairs of them, so that pairs are left out first if there are too many tokens."""
     words = _WORD.findall(text.lower())
     yield from words
     yield from (f"{one} {other}" for one, other in pairwise(words))
@@ -40,7 +40,7 @@ ANALYZERS: dict[str, Callable[[str], Iterator[str]]] = {"words": _words, "charac
 
 
 class Tokenizer:
-    """Makes tokens of texts in one way, and keeps the hashes of those it has met: most come again."""
+    """Makes tokens of texts in one way, and caches the hashes of tokens, because most occur again."""
 
     def __init__(self, analyzer: str) -> None:
         self._split = ANALYZERS[analyzer]
@@ -56,7 +56,7 @@ class Tokenizer:
         return list(dict.fromkeys(known[token] for token in tokens))
 
     def rows(self, texts: Sequence[str | None], width: int) -> Ids:
-        """Return the hashes of texts, int32 (n, width); -1 where there is none, -2 at first for NULL."""
+        """Return the hashes of texts, int32 (n, width); -1 for no token, -2 in the first place for NULL."""
         if len(self._hashes) > N_HASHES:
             self._hashes.clear()  # rare tokens would fill memory
         rows = np.full((len(texts), width), NO_TOKEN, np.int32)
@@ -76,7 +76,8 @@ def token_counts(analyzer: str, texts: Sequence[str]) -> list[int]:
 
 
 def width_for(counts: Sequence[int]) -> int:
-    """Return how many tokens a row keeps where texts have so many: enough for 99 of 100 texts, a multiple of 8, at most
-    128."""
+    """Return how many tokens a row keeps, from the numbers of tokens of texts: enough for 99 of 100 texts, a multiple
+    of 8, at most 128.
+    """
     enough = int(np.quantile(counts or [1], 0.99, method="higher"))
     return min(MOST_TOKENS, max(8, -(-enough // 8) * 8))

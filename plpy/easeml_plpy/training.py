@@ -74,7 +74,7 @@ def trained(
 
 
 def told(facts: TrainingFacts, recorded: RecordedTraining) -> str:
-    """Return what the coordinator is told of a unit that has trained, as JSON."""
+    """Return the report of a trained unit for the coordinator, as JSON."""
     sizes = {key: recorded[key] for key in ("state_bytes", "pruned_bytes")}
     return json.dumps({key: facts[key] for key in ("n_rows", "loss", "training_seconds")} | sizes)
 
@@ -87,7 +87,7 @@ def refuse_part(context: UnitContext) -> None:
 
 
 def training_facts(training: Training, seconds: float, read_bytes: int) -> TrainingFacts:
-    """Return what a unit records of its training; there is no loss where there are no rows."""
+    """Return what a unit records of its training; without rows there is no loss."""
     loss = training.loss_mean if training.n_rows else None
     return {
         "n_rows": training.n_rows,

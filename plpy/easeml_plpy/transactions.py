@@ -14,7 +14,7 @@ MOST_SECONDS = 0.5
 
 @tenant_entry_point
 def commit_first(session: Session, message: str, call: str, failure: str | None) -> tuple[str | None]:
-    """Commit; return the error with this message where the server refuses, as it does inside a transaction."""
+    """Commit; return the error with this message if the server refuses, as it does inside a transaction."""
     try:
         session.commit()
     except session.SPIError:
@@ -24,7 +24,9 @@ def commit_first(session: Session, message: str, call: str, failure: str | None)
 
 @tenant_entry_point
 def rest(session: Session, seconds: float) -> None:
-    """Commit, and sleep without a snapshot for so many seconds, half a second at most: nothing wakes Python up."""
+    """Commit, then sleep without a snapshot for a number of seconds, at most half a second, because nothing can wake
+    Python up.
+    """
     session.let_go()
     time.sleep(max(0.0, min(seconds, MOST_SECONDS)))
 

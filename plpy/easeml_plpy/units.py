@@ -77,7 +77,7 @@ class Unit(NamedTuple):
 
 
 class TrialSpec(NamedTuple):
-    """What a trial trains, and on which dataset; `train_rows` by partition."""
+    """The specification of a trial and its dataset; `train_rows` by partition."""
 
     architecture: str
     config: Mapping[str, JSON]
@@ -97,9 +97,8 @@ class TrialSpec(NamedTuple):
 
 
 class UnitContext(NamedTuple):
-    """What a unit has to know, read by one statement. `device` is as torch names it, and the session is bound to it.
-
-    `composition`: what an ensemble can be made of, where the session has no tables that say so.
+    """The context of a unit, read by one statement. `device` is torch's name, and the session is bound to it.
+    `composition`: the trials from which an ensemble can be made, if the session has no tables that list them.
     """
 
     trial: TrialSpec
@@ -186,9 +185,9 @@ def _n_slots(session: Session) -> int:
 
 
 def _prepared(session: Session, unit: Unit, found: UnitContext) -> Instant | None:
-    """Import what trials of the architecture need; return since when its unit counts, where anything was imported.
-
-    A session does it once: it belongs to the start of the slot, and not to the time of a unit."""
+    """Import what trials of the architecture need; if anything was imported, return the time from which its unit
+    counts. A session does it once, so it belongs to the start of the slot, not to the time of a unit.
+    """
     name, n_modules, began = architecture(found.trial.architecture).trainer, len(sys.modules), time.perf_counter()
     with suppress(ImportError):  # the trial says what is missing
         trainer_for(name).prepare()
@@ -237,7 +236,7 @@ def trial_to_blame(session: Session) -> Iterator[None]:
 
 
 def _failure(error: Exception) -> TrialFailed:
-    """Say in one line why the trial failed; on the CPU only torch's words tell that memory ran out."""
+    """Return in one line why the trial failed; on the CPU only torch's message reveals that memory ran out."""
     import torch  # not where units are only recorded
 
     text = str(error).partition("\n")[0]

@@ -24,7 +24,9 @@ MOST_CHARACTERS = 80
 
 
 def shown(value: JSON) -> str:
-    """Return a value as its writer knows it, for a message: JSON where Python has other words, cut where it is long."""
+    """Return a value in its writer's notation, for a message: JSON where Python's notation differs, shortened if it is
+    long.
+    """
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return reprlib.repr(value)
     try:

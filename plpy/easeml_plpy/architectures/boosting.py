@@ -12,7 +12,8 @@ from easeml_plpy.value_types import JSON
 class BoostingParameters:
     """Parameters of LightGBM: those of its binned rows, which trials can share, and those of its trees.
 
-    An epoch adds `rounds_per_epoch` rounds, of `n_margins` trees each. With `is_balanced` all classes weigh alike.
+    An epoch adds `rounds_per_epoch` rounds, of `n_margins` trees each. With `is_balanced` all classes have the same
+    weight.
     """
 
     rows: Mapping[str, JSON]

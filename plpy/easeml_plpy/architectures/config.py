@@ -16,7 +16,7 @@ T = TypeVar("T", bool, int, float, str)
 class Config(dict[str, Setting]):
     """Every hyperparameter of an architecture with a checked value.
 
-    A reader raises TypeError where the hyperparameter is declared with another kind: the builder is wrong then.
+    A reader raises TypeError if the hyperparameter is declared with another kind, which is a fault of the builder.
     """
 
     def number(self, name: str) -> float:

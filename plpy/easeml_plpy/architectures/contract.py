@@ -43,20 +43,20 @@ def _no_config_objection(task: Task, config: Config) -> str | None:
 class Architecture:
     """A family of trainable functions.
 
-    `build(task, config)` gives what the trainer of that name trains, and which only that trainer looks into: an
-    nn.Module for 'torch', Adversaries for 'adversarial', an
-    IncrementalEstimator for 'partial_fit', BoostingParameters for 'boosting',
-    ForestParameters for 'forest'. Without `tasks` or `input_ranks` any will do; `objection(task)` says why a task of a
-    legal kind and rank still does not fit; `size(task, config)` is at least that of a linear predictor. `made_for` says
-    for what kinds of input it is made; others of a legal rank it takes as if they were. `view` names how it takes rows
-    (views/): before a run `tasks`, `input_ranks` and `objection` are asked of the dataset's standard view, and again of
-    its own when it trains. One that `takes_all_partitions` trains on all rows at once: a unit of it is a whole round
-    (rounds.py). One that `is_derived` is made of other trials of a run: no user asks for it, and its config says of
-    what. A torch architecture that is not `is_stackable` never trains several trials as one computation
-    (trainers/stack.py): its layers keep numbers of their batches. `config_objection(task, config)` says why a config
-    does not fit a task of its view. `forward(task, config, weights)` is what `build` gives as a function of numpy over
-    the weights of a state, for sessions that predict without torch; without it they import torch. `entry_point` names
-    the function of an installed package that builds a registered one (registered.py).
+    `build(task, config)` returns what the trainer of that name trains, and only that trainer inspects it: an nn.Module
+    for 'torch', Adversaries for 'adversarial', an IncrementalEstimator for 'partial_fit', BoostingParameters for
+    'boosting', ForestParameters for 'forest'. Without `tasks` or `input_ranks` any are accepted; `objection(task)` says
+    why a task of a legal kind and rank still does not fit; `size(task, config)` is at least that of a linear predictor.
+    `made_for` lists the kinds of input that it is made for; it takes others of a legal rank as if they were of these
+    kinds. `view` names the form of its rows (views/): `tasks`, `input_ranks` and `objection` are checked against the
+    dataset's standard view before a run, and against its own view when it trains. One that `takes_all_partitions`
+    trains on all rows at once: a unit of it is a whole round (rounds.py). One that `is_derived` is made from other
+    trials of a run: no user requests it, and its config names those trials. A torch architecture that is not
+    `is_stackable` never trains several trials as one computation (trainers/stack.py): its layers keep statistics of
+    their batches. `config_objection(task, config)` says why a config does not fit a task of its view. `forward(task,
+    config, weights)` returns the result of `build` as a numpy function over the weights of a state, for sessions that
+    predict without torch; without `forward` they import torch. `entry_point` names the function of an installed package
+    that builds a registered one (registered.py).
     """
 
     name: str
@@ -79,11 +79,11 @@ class Architecture:
     entry_point: str | None = None
 
     def rows_at_once(self, partition_rows: Sequence[int]) -> int:
-        """Return the training rows of a unit at most, from those of each partition."""
+        """Return the largest number of training rows of a unit, from those of each partition."""
         return sum(partition_rows) if self.takes_all_partitions else max(partition_rows, default=0)
 
     def needed_bytes(self, task: Task, config: Config, n_rows: int) -> int:
-        """Return the memory that training takes at least; `n_rows` are those of a unit (`rows_at_once`)."""
+        """Return the least memory that training takes; `n_rows` are those of a unit (`rows_at_once`)."""
         return NEEDED_BYTES[self.trainer](self.size(task, config), config, n_rows)
 
 
@@ -106,7 +106,7 @@ def fits(architecture: Architecture, task: Task) -> str | None:
 
 
 def _misfit_of_objects(architecture: Architecture, task: Task) -> str | None:
-    """Say why an architecture cannot read series or trees of unequal size, or nothing else than trees."""
+    """Return why an architecture cannot read series or trees of unequal size, or reads only trees; else None."""
     if task.objects is None:
         return f"{architecture.name} takes trees" if architecture.made_for == ("tree",) else None
     kind: InputKind = "tree" if task.objects.n_links else "series"

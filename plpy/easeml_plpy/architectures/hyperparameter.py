@@ -67,7 +67,7 @@ class Hyperparameter:
         return self._check_number(value, path)
 
     def expected(self) -> str:
-        """Say in words what a legal value is."""
+        """Return in words what a legal value is."""
         if self.kind == "categorical":
             return "one of " + ", ".join(repr(choice) for choice in self.choices or ())
         if self.kind == "integers":

@@ -54,7 +54,7 @@ def constraints(task: Task, config: Config) -> dict[str, JSON]:
 
 
 def lightgbm_objection(task: Task, config: Config) -> str | None:
-    """Say which column of a constraint is not there, or cannot have it, or why targets cannot be transformed."""
+    """Return which column of a constraint does not exist or cannot have it, or why targets cannot be transformed."""
     objection = object_to_transform(task, config)
     if objection:
         return objection
@@ -74,12 +74,12 @@ def lightgbm_objection(task: Task, config: Config) -> str | None:
 
 
 def n_margins(task: Task) -> int:
-    """Return how many numbers trees add up for a row: one for two classes, else one for each output."""
+    """Return how many numbers trees sum up for a row: one for two classes, else one for each output."""
     return 1 if task.kind == "classification" and task.n_outputs == 2 else task.n_outputs
 
 
 def rounds_per_epoch(task: Task, config: Config) -> int:
-    """Return how many rounds make so many trees; with many classes a round has many."""
+    """Return how many rounds make a number of trees; with many classes a round has many trees."""
     return max(1, config.integer("trees_per_epoch") // n_margins(task))
 
 

@@ -122,7 +122,9 @@ def table_embedding(layout: Layout, weights: Weights, name: str) -> Layer:
 
 
 def _placed_numbers(weights: Weights, name: str) -> Layer:
-    """Return a _PlacedNumbers. Within a bin it is linear: what it is where the bin begins, and what the bin adds."""
+    """Return a _PlacedNumbers. Within a bin it is linear: its value at the beginning of the bin, plus what the bin
+    adds.
+    """
     n_bins = weights[f"{name}.n_bins"]
     greatest = n_bins - 1
     begins, adds = _bins(weights, name)
@@ -143,9 +145,10 @@ def _placed_numbers(weights: Weights, name: str) -> Layer:
 
 
 def _bins(weights: Weights, name: str) -> tuple[Floats, Floats]:
-    """Return for each bin of each number what a _PlacedNumbers adds up where the bin begins, and what a full bin adds.
+    """Return, for each bin of each number, the sum of a _PlacedNumbers at the beginning of the bin, and what a full bin
+    adds.
 
-    Of the bins below a position all are full but the last. The slope adds an equal part in each bin.
+    All bins below a position are full except the last. The slope adds an equal part in each bin.
     """
     bins, slope, bias = (weights[f"{name}.{each}"].astype(np.float64) for each in ("bins", "slope", "bias"))
     n_bins = weights[f"{name}.n_bins"].astype(np.float64)

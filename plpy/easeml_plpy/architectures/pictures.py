@@ -40,7 +40,7 @@ def picture_of(task: Task) -> Picture:
 def picture_of_shape(shape: tuple[int, ...]) -> Picture:
     """Return how an array of two or three sizes is read.
 
-    Channels come last where the last size is too small for a side and smaller than the first; else they come first.
+    Channels come last if the last size is too small for a side and smaller than the first; else they come first.
     """
     if len(shape) == 2:
         height, width = shape

@@ -37,7 +37,7 @@ Builder = Callable[..., "nn.Module"]
 
 @dataclass(frozen=True)
 class Declaration:
-    """What is registered of an architecture; `hyperparameters` are its own, which its function takes by name."""
+    """The registration of an architecture; `hyperparameters` are its own, which its function takes by name."""
 
     name: str
     entry_point: str
@@ -132,7 +132,7 @@ def registered_architectures(session: Session) -> list[Architecture]:
 
 
 def registered_architecture(name: str) -> Architecture | None:
-    """Return the registered architecture of that name, withdrawn or not; None where there is none, or no server."""
+    """Return the registered architecture of that name, withdrawn or not; None if there is none, or no server."""
     session = Session.current()
     return None if session is None else _known(session, name)
 

@@ -81,7 +81,8 @@ def _matrix(places: Array, values: Array, n_features: int) -> csr_array:
 
 
 def incremental(task: Task, estimator: Estimator) -> IncrementalEstimator:
-    """Return an estimator with what makes its input of rows: a sparse matrix if the view has a layout, else the rows.
+    """Return an estimator with the function that makes its input from rows: a sparse matrix if the view has a layout,
+    else the rows.
 
     It takes more sparse rows at once: each call goes over all weights of each class once, which for 100,000 weights
     costs as much as learning from thousands of rows.

@@ -52,7 +52,7 @@ def forward_tabm(task: Task, config: Config, weights: Weights) -> Layer:
 
 
 def _forward_members(weights: Weights, name: str) -> Layer:
-    """Return a LinearBatchEnsemble and the ReLU after it: members share the weight, and scale what goes in and out.
+    """Return a LinearBatchEnsemble and the ReLU after it: members share the weight, and scale its inputs and outputs.
 
     All members of all rows are multiplied at once: one by one, each row would read the whole weight. A row by itself
     waits for fewer dimensions, too.

@@ -81,7 +81,7 @@ def is_skewed(low: float, mean: float, high: float) -> bool:
 
 
 def object_to_transform(task: Task, config: Config) -> str | None:
-    """Say why the targets of this task cannot be transformed as a config asks."""
+    """Return why the targets of this task cannot be transformed as a config asks; None if they can."""
     if config.get(TARGET_TRANSFORM.name, NONE) == NONE or task.target_range is not None:
         return None
     if task.kind == "classification":

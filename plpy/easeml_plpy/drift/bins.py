@@ -44,7 +44,7 @@ class NumberBins:
 
     @classmethod
     def of(cls, values: Array) -> NumberBins:
-        """Return bins with equally many of these training rows each; one a number where these are few."""
+        """Return bins with equally many of these training rows each; one bin per number if there are few numbers."""
         known = values[np.isfinite(values)]
         distinct = np.unique(known)
         edges = distinct[:-1] if len(distinct) <= N_BINS else np.unique(np.sort(known)[tenth_places(len(known))])
@@ -78,7 +78,7 @@ class CategoryBins:
 
     @classmethod
     def seen_as(cls, seen: Array) -> CategoryBins:
-        """Return bins for categories that so many training rows had each; these are not counted yet."""
+        """Return bins for categories with their numbers of training rows, which are not counted in the bins yet."""
         n_categories = len(seen)
         common = np.argsort(-seen, kind="stable")[:MOST_CATEGORIES]
         place = np.full(n_categories, len(common))

@@ -28,7 +28,7 @@ def kind_of(field: Compared) -> str:
 
 
 def target_field(encoder: Encoder) -> Compared | None:
-    """Return the target as a field; None where tensors come out."""
+    """Return the target as a field; None if the outputs are tensors."""
     target = encoder.target
     if isinstance(target, LabelTarget):
         return CategoricalField(column=target.column, type=target.type, missing=(0,), categories=target.labels)
@@ -38,7 +38,7 @@ def target_field(encoder: Encoder) -> Compared | None:
 
 
 def compared_columns(encoder: Encoder, *, has_target: bool) -> list[Compared]:
-    """Return the inputs, and the target behind them where it is compared."""
+    """Return the inputs, followed by the target if it is compared."""
     target = target_field(encoder) if has_target else None
     return [*encoder.inputs, *([target] if target is not None else [])]
 

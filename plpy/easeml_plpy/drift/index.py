@@ -19,7 +19,7 @@ MODERATE, LARGE = 0.1, 0.25
 
 
 def stability_index(trained: Array, new: Array) -> float:
-    """Return PSI of counts by bin; 0 where there are no rows."""
+    """Return the PSI of counts by bin; 0 if there are no rows."""
     if not trained.sum() or not new.sum():
         return 0.0
     expected = np.maximum(trained / trained.sum(), LEAST_SHARE)
@@ -28,7 +28,7 @@ def stability_index(trained: Array, new: Array) -> float:
 
 
 def chance_index(trained: Array, new: Array) -> float:
-    """Return what PSI comes to by chance alone, over the bins that hold any row."""
+    """Return the PSI to expect by chance alone, over the bins that hold any row."""
     n_bins = int(((trained > 0) | (new > 0)).sum())
     if not trained.sum() or not new.sum():
         return 0.0
@@ -36,5 +36,5 @@ def chance_index(trained: Array, new: Array) -> float:
 
 
 def level(excess: float) -> str:
-    """Return in a word how much an index is that exceeds chance by so much."""
+    """Return the word for the size of an index beyond chance."""
     return "large" if excess >= LARGE else "moderate" if excess >= MODERATE else "none"

@@ -36,7 +36,7 @@ ENCODER: Statement[str] = Statement("SELECT encoder FROM easeml.datasets WHERE d
 
 @dataclass
 class Seen:
-    """What the rows of one period have of one column."""
+    """The values of one column in the rows of one period."""
 
     counts: Array
     n_unseen: int = 0
@@ -97,7 +97,7 @@ def _encoder(session: Session, dataset_id: int) -> Encoder:
 
 
 def periods_of(name: str, columns: Columns, wanted: Mapping[str, Any]) -> Periods | None:
-    """Return how rows are told apart by time. Raises InvalidArgument."""
+    """Return how rows are assigned to periods. Raises InvalidArgument."""
     if not wanted["every_seconds"] > 0:
         raise InvalidArgument(
             f"every: expected a positive interval, got {wanted['every']}", hint="For example '1 day'."
@@ -151,7 +151,7 @@ def rows_of(compared: Sequence[Compared], bins: Sequence[Bins], seen: Sequence[S
 
 
 def _commonest(unseen: Counter[str]) -> list[str]:
-    """Return the texts that occur most; of those that occur alike, the first of the alphabet."""
+    """Return the commonest texts; ties go to the first in the alphabet."""
     return sorted(unseen, key=lambda text: (-unseen[text], text))[:N_SHOWN]
 
 

@@ -50,7 +50,7 @@ class Periods:
 
 
 class Chunk(NamedTuple):
-    """Values of rows of one period (None: rows have none), by column; and their texts, where there are any."""
+    """Values of rows of one period (None: rows have none), by column; and their texts, if there are any."""
 
     period: float | None
     columns: list[Array]
@@ -90,7 +90,7 @@ class Source:
         yield from self.every(session, -(-counts.n_rows // self.most))
 
     def every(self, session: Session, step: int) -> Iterator[Chunk]:
-        """Yield every so many rows."""
+        """Yield every n-th row."""
         for sent in session.each(self._statement(session.schema, step)):
             numbers = iter(decode_payload(self._numbers(), sent.payload, sent.n))
             texts = iter(columns_of.text_columns(sent.texts, len(self._texts()), sent.n))

@@ -43,7 +43,7 @@ class _Size(NamedTuple):
 
 @dataclass
 class _Kept:
-    """What a session keeps between the steps: values by column, numbers sorted as well, and the source."""
+    """The state of a session between the steps: values by column, numbers also sorted, and the source."""
 
     values: list[Array] = field(default_factory=list)
     in_order: list[Array] = field(default_factory=list)
@@ -119,7 +119,7 @@ def _sizes(session: Session, told: Told) -> Told:
 
 
 def _read_trained(session: Session, told: Told) -> Told:
-    """Read the blocks that are told, and keep their columns; return what is in each."""
+    """Read the named blocks and keep their columns; return the content of each."""
     kept, compared = session.kept(KEPT), _compared(session, told)
     encoder = _encoder(session, told)
     parts = [
@@ -154,7 +154,7 @@ def _ranks(session: Session, told: Told) -> Told:
 
 
 def bins_from(told: Sequence[Told]) -> list[Bins]:
-    """Return bins as they were settled; what training rows have in them is empty where nobody counted yet."""
+    """Return the settled bins; their counts of training rows are empty until they are counted."""
     return [
         CategoryBins(np.array(each["place"]), np.array(each["seen"]), np.array(each.get("trained", [])))
         if "place" in each

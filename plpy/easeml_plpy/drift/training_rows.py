@@ -37,7 +37,7 @@ BLOCKS = Statement(
 
 
 def trained_bins(session: Session, dataset_id: int, encoder: Encoder, *, has_target: bool) -> list[Bins]:
-    """Return the bins of the inputs, and of the target where that is compared. Raises NotAllowed without rows."""
+    """Return the bins of the inputs, and of the target if it is compared. Raises NotAllowed without rows."""
     compared = compared_columns(encoder, has_target=has_target)
     parts: list[list[Array]] = []
     n_rows = n_bytes = 0

@@ -36,7 +36,7 @@ N_TRIALS = 2
 
 
 class Examined(NamedTuple):
-    """A trial by what the tables say of it; the caller may see the rows of its dataset."""
+    """A trial as the tables describe it; the caller may see the rows of its dataset."""
 
     dataset_name: str
     dataset_id: int
@@ -71,7 +71,7 @@ class _Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class Answers:
-    """What a trial answers for rows: `outputs` (n, n_outputs) in the target's units, and the `targets` (n,)."""
+    """A trial's answers for rows: `outputs` (n, n_outputs) in the target's units, and the `targets` (n,)."""
 
     outputs: Array
     targets: Array
@@ -110,12 +110,12 @@ ANSWERS: Kept[Bounded[Answers]] = Kept(lambda: Bounded(ANSWERS_BYTES, lambda ans
 
 
 def examined_trial(session: Session, dataset: str | None, trial_id: int | None) -> Examined:
-    """Return the trial of that number, else the one that answers. Raises what easeml.examined_trial refuses."""
+    """Return the trial of that number, by default the one that answers. Raises the errors of easeml.examined_trial."""
     return session.row(EXAMINED, dataset, trial_id)
 
 
 def require_answers(session: Session, examined: Examined) -> None:
-    """Raise NotReady where the rows are on nodes, and these have not answered them with the state of now."""
+    """Raise NotReady if the rows are on nodes that have not answered them with the present state."""
     if examined.is_elsewhere and not session.row(IS_ANSWERED, examined.trial_id, examined.checkpoint_id):
         name, trial_id = examined.dataset_name, examined.trial_id
         raise NotReady(
@@ -145,7 +145,7 @@ def _restored(session: Session, examined: Examined) -> Served:
 
 
 def answers_for(session: Session, examined: Examined, split: str) -> Answers:
-    """Return the answers for all rows of a split. Raises NotReady where it has none, InvalidData."""
+    """Return the answers for all rows of a split. Raises NotReady if it has none, InvalidData."""
     key = (examined.checkpoint_id, split)
     read = _answers_of_nodes if examined.is_elsewhere else _answers
     found = session.kept(ANSWERS).get(key, lambda: _finite(read(session, examined, split), examined, split))
@@ -238,7 +238,7 @@ def row_keys(session: Session, examined: Examined, split: str) -> list[str | Non
 
 
 def sampled_rows(session: Session, examined: Examined, split: str, n_rows: int, seed: int) -> tuple[list[Array], Array]:
-    """Return the fields and targets of rows of a split: all of them, or so many that the seed draws."""
+    """Return the fields and targets of rows of a split: all of them, or a number drawn with the seed."""
     counts = [len(block.targets) for block in blocks_of(session, examined, split)]
     total, rng = sum(counts), np.random.default_rng(seed)
     drawn = np.arange(total) if total <= n_rows else np.sort(rng.choice(total, n_rows, replace=False))

@@ -21,8 +21,9 @@ BYTES_AT_ONCE = 1 << 28
 
 
 class Attribution(NamedTuple):
-    """What is answered without knowing the row (`base`), what each feature adds to it, and the standard errors of the
-    parts; None where they are exact."""
+    """The answer without knowing the row (`base`), the contribution of each feature, and the standard errors of the
+    contributions; None if they are exact.
+    """
 
     base: float
     parts: Array
@@ -37,7 +38,7 @@ def sampled_attribution(
     n_orders: int,
     seed: int,
 ) -> Attribution:
-    """Return the estimate from so many orders, at least two, each with a background row of its own.
+    """Return the estimate from a number of orders, at least two, each with a background row of its own.
 
     `answer` takes the fields of rows and returns numbers (n,); `rows` are the fields of the row and of the background.
     """
@@ -66,7 +67,7 @@ def sampled_attribution(
 
 
 def _cycled(rng: np.random.Generator, n_background: int, n_orders: int) -> Array:
-    """Return background rows for the orders, each as often as any other, but for the rest."""
+    """Return background rows for the orders, each equally often except for the remainder."""
     rounds = [rng.permutation(n_background) for _ in range(-(-n_orders // n_background))]
     return np.concatenate(rounds)[:n_orders]
 

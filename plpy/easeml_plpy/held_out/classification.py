@@ -22,7 +22,7 @@ N_CONFIDENCE_BINS = 10
 class ClassAnswers:
     """Classes (n,) and float64 probabilities (n, n_classes) of rows.
 
-    `positive` is the class that scores of one class are about; None where there are more than two and none is named.
+    `positive` is the class that scores of one class refer to; None if there are more than two and none is named.
     `threshold`: a row counts as positive from this probability on; None: if no other class is more probable.
     """
 

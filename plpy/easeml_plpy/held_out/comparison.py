@@ -53,7 +53,7 @@ FRESH = Statement(
 def compare_trials(
     session: Session, dataset: str | None, before_trial_id: int | None, after_trial_id: int | None
 ) -> tuple[float, float, int]:
-    """Return the metric of both trials, and on how many rows. Raises NotAllowed where there are none."""
+    """Return the metric of both trials, and the number of rows. Raises NotAllowed if there are none."""
     before, after = (examined_trial(session, dataset, trial_id) for trial_id in (before_trial_id, after_trial_id))
     rows = _rows(session, before, after)
     encoders = [datasets.dataset(session, each.dataset_id).encoder for each in (before, after)]
@@ -101,7 +101,7 @@ def _outputs(session: Session, examined: Examined, fields: Sequence[Array]) -> A
 
 
 def _recoded(encoder: Encoder, other: Encoder, fields: Sequence[Array]) -> list[Array]:
-    """Return the fields of one version as another version stores them. Raises NotAllowed where it cannot."""
+    """Return the fields of one version in the stored form of another. Raises NotAllowed if that is impossible."""
     of_column = {field.column: (field, values) for field, values in zip(encoder.inputs, fields, strict=True)}
     missing = [field.column for field in other.inputs if field.column not in of_column]
     if missing:
@@ -127,7 +127,7 @@ def _recoded_field(field: Field, values: Array, other: Field) -> Array:
 
 
 def _in_classes_of(encoder: Encoder, other: Encoder, outputs: Array) -> Array:
-    """Return probabilities of one version's classes as those of another's; a class that it does not know has none."""
+    """Return probabilities of one version's classes as those of another's; a class unknown to the first has none."""
     if not isinstance(encoder.target, LabelTarget) or not isinstance(other.target, LabelTarget):
         return outputs
     found = np.zeros((len(outputs), len(encoder.target.labels)))

@@ -39,7 +39,8 @@ ask for each of them on 2,000 images would take minutes."""
 
 
 def bounded(encoder: Encoder, n_times: int, wanted: int) -> int:
-    """Return how many rows (or orders) are asked for `n_times` each: those wanted, or fewer where rows are wide."""
+    """Return how many rows (or orders) are predicted `n_times` each: the requested number, or fewer if rows are wide.
+    """
     n_numbers = sum(math.prod(field.shape) for field in encoder.inputs)
     return max(LEAST, min(wanted, MOST_NUMBERS // (n_times * n_numbers)))
 
@@ -71,7 +72,7 @@ def explain_row(question: Question) -> Iterable[Row]:
 
 
 def _explained_by_nodes(question: Question, procedure: str) -> Iterable[Row]:
-    """Return what came of the same question on nodes, which a procedure asks. Raises NotReady."""
+    """Return the result of the same question on nodes, which a procedure has asked. Raises NotReady."""
     examined = question.examined
     found = question.session.rows(
         EXPLAINED, examined.trial_id, examined.checkpoint_id, json.dumps(dict(question.options))
@@ -119,7 +120,7 @@ def explained(question: Question) -> Iterable[Row]:
 
 
 def _score(question: Question) -> tuple[Any, float]:
-    """Return the score that is asked for, else the metric of the trial's run, and 1 or -1 for lower is better."""
+    """Return the requested score, by default the metric of the trial's run, and 1, or -1 if lower is better."""
     known = {score.name: score for score in (regression if question.labels is None else classification).SCORES}
     name = question.options.get("metric") or question.examined.metric
     score = known.get(name)
@@ -142,7 +143,7 @@ class _Explained(NamedTuple):
 def explained_row(question: Question) -> Iterator[Row]:
     """Yield the base without an input, then what each input of one row adds to the answer, the largest part first.
 
-    But for trees whose parts are exact, validation rows that are here stand for what is not known of the row.
+    Except for trees, whose parts are exact, validation rows on this server stand in for unknown inputs.
     """
     seed = question.count("seed", 0, 2**32 - 1)
     served = restored(question.session, question.examined)
@@ -181,7 +182,7 @@ def _explained(question: Question, served: Served, row: Sequence[Array]) -> _Exp
 
 
 def _exact_trees(served: Served) -> BoostingTrial | None:
-    """Return the boosted trees whose answers LightGBM takes apart by itself, None where mixed rows are asked for."""
+    """Return the boosted trees whose answers LightGBM itself can decompose; None if mixed rows are needed."""
     return served.live if isinstance(served.live, BoostingTrial) and served.live.is_additive else None
 
 

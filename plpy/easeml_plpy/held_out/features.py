@@ -65,7 +65,7 @@ def _features_of(field: Field, place: int) -> Iterator[Feature]:
 
 
 def patches_of(shape: Sequence[int]) -> list[Place]:
-    """Return the patches of an array, alike in size but for those at its ends, with all channels of an image."""
+    """Return the patches of an array, equal in size except at its ends, with all channels of an image."""
     whole = _channels(shape)
     most = MOST_STRETCHES if len(shape) == 1 else MOST_PATCHES_A_SIDE
     steps = [size if axis == whole else -(-size // most) for axis, size in enumerate(shape)]
@@ -77,7 +77,7 @@ def patches_of(shape: Sequence[int]) -> list[Place]:
 
 
 def _channels(shape: Sequence[int]) -> int | None:
-    """Return the dimension of an image's channels: the last where it is small and smaller than the first."""
+    """Return the dimension of an image's channels: the last if it is small and smaller than the first."""
     if len(shape) != 3:
         return None
     return 2 if shape[2] <= MOST_CHANNELS and shape[2] < shape[0] else 0

@@ -25,7 +25,7 @@ class _Mixer:
     features: Sequence[Feature]
 
     def fit(self) -> None:
-        """Do nothing: scikit-learn only asks whether there is such a method."""
+        """Do nothing: scikit-learn only checks that this method exists."""
 
     def predict(self, rows: Array) -> Array:
         """Return the outputs of mixed rows."""

@@ -51,8 +51,9 @@ def answer_on_node(session: Session, told: str) -> str:
 
 @node_entry_point
 def explain_on_node(session: Session, told: str) -> str:
-    """Return what inputs are worth on the held-out rows that are here, or add to the answer for a row that is told:
-    what easeml.explain or easeml.explain_row returns, as JSON {"rows"}."""
+    """Return the importance of inputs on the held-out rows here, or their contributions for a given row: the rows of
+    easeml.explain or easeml.explain_row, as JSON {"rows"}.
+    """
     order = json.loads(told)
     bind("cpu", 1, job_limit_bytes(session, order))
     examined = Examined(

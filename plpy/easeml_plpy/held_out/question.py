@@ -21,7 +21,7 @@ SPLITS = ("validation", "test")
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked about which trial; `options` are the further arguments of the function, as JSON values."""
+    """A question about a trial; `options` are the further arguments of the function, as JSON values."""
 
     session: Session
     examined: Examined

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Score(Generic[T]):
-    """`compute` returns NaN where the score is not defined; `is_higher_better` is None for a mere fact."""
+    """`compute` returns NaN if the score is not defined; `is_higher_better` is None for a mere fact."""
 
     name: str
     is_higher_better: bool | None
@@ -24,7 +24,7 @@ class Score(Generic[T]):
 
 
 def score_values(scores: Iterable[Score[T]], answers: T) -> dict[str, float]:
-    """Return all scores by name. What is not defined is NaN, so scikit-learn's warnings of it tell nothing."""
+    """Return all scores by name. Undefined scores are NaN, so scikit-learn's warnings about them are not needed."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return {score.name: float(score.compute(answers)) for score in scores}

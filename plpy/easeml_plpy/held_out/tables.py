@@ -16,7 +16,7 @@ Row: TypeAlias = dict[str, Any]
 
 
 def confusion_rows(answers: ClassAnswers, labels: Sequence[str]) -> Iterator[Row]:
-    """Yield a row for each pair of an actual and a predicted class, also where it has no rows."""
+    """Yield a row for each pair of an actual and a predicted class, even if it has no rows."""
     from sklearn.metrics import confusion_matrix
 
     matrix = confusion_matrix(answers.classes, answers.predicted, labels=np.arange(len(labels)))
@@ -28,7 +28,7 @@ def confusion_rows(answers: ClassAnswers, labels: Sequence[str]) -> Iterator[Row
 
 
 def curve_classes(answers: ClassAnswers) -> list[int]:
-    """Return the classes that curves are drawn of: the positive one, or all that can be told apart from the rest."""
+    """Return the classes of which curves are drawn: the positive one, or all that differ from the rest."""
     wanted = range(answers.n_classes) if answers.positive is None else [answers.positive]
     return [k for k in wanted if answers.is_separable[k]]
 

@@ -112,7 +112,7 @@ class _Assembly:
 
 
 def _rows_before(told: Told) -> dict[int, int]:
-    """Return by partition how many training rows there are in those before it."""
+    """Return, by partition, the number of training rows in the partitions before it."""
     train = sorted((part, n) for split, part, n in told["rows"] if split == "train")
     sums = itertools.accumulate((n for _, n in train), initial=0)
     return {part: before for (part, _), before in zip(train, sums, strict=False)}

@@ -13,8 +13,9 @@ from .tables import check_rights
 
 
 class ClusterTable(NamedTuple):
-    """A table: its name as SQL writes it; whether its segments have each its own rows, in tables that a session reads;
-    what stands behind CREATE TABLE to have another one distributed alike; and the columns that this names."""
+    """A table: its name in SQL; whether each of its segments has rows of its own, in tables that a session can read;
+    the clause of CREATE TABLE that distributes another table alike; and the columns that the clause names.
+    """
 
     relation: int
     name: str

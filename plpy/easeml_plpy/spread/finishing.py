@@ -20,7 +20,7 @@ FACTS: Statement[bytes] = Statement(
 
 
 def finish(session: Session, told: Told) -> dict[str, Any]:
-    """Return what is recorded of the dataset. Raises InvalidData where rows were lost on the way."""
+    """Return the facts to record about the dataset. Raises InvalidData if rows were lost on the way."""
     dealt = sorted(told["rows"])
     if dealt != sorted(entry for each in told["found"] for entry in each["rows"]):
         raise InvalidData("rows were lost between the nodes", hint="Pack the dataset again.")

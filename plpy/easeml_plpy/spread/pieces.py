@@ -37,7 +37,9 @@ class _Rows(NamedTuple):
 
 
 def pack_pieces(session: Session, told: Told) -> dict[str, Any]:
-    """Pack all rows: those of own partitions stay here, all others wait in a temporary table. Return how many bytes."""
+    """Pack all rows: those of own partitions stay here, all others wait in a temporary table. Return the number of
+    bytes.
+    """
     sources, target = sources_of(told), target_of(told)
     inputs = [source.field for source in sources]
     sql, dictionaries = packing.block_sql(sources, target, told["rows_of_block"], POSITIONS, session.schema)

@@ -30,7 +30,8 @@ def parts_of(
 
 
 def shares(n: int, weights: Sequence[int]) -> list[int]:
-    """Return n as a sum of one or more for each weight, each next one where most rows share a partition."""
+    """Divide n into a share of at least one for each weight; each further unit goes where most rows share a partition.
+    """
     counts = [1] * len(weights)
     for _ in range(n - len(weights)):
         best = max(range(len(weights)), key=lambda k: (weights[k] / counts[k], -k))

@@ -75,7 +75,7 @@ def _type_sql(sql_type: str) -> str:
 
 
 def _make_narrow_table(session: Session, wanted: PackRequest, types: Mapping[str, str]) -> None:
-    """Make what rows are dealt by: where each is, its target, its hash, what splits it."""
+    """Make the table by which rows are dealt: the place of each row, its target, its hash, its splitting value."""
     y, by = _type_sql(types[wanted.target]), wanted.split_by
     s = "integer" if by is None else 'text COLLATE "C"'
     if by is not None and by.argument == "time_column":

@@ -24,7 +24,8 @@ class _Table(NamedTuple):
 
 
 class _Rights(NamedTuple):
-    """What a role may not: whether it is unknown or kept out of the schema, and columns that it may not read."""
+    """The rights that a role lacks: whether it is unknown or kept out of the schema, and columns that it may not read.
+    """
 
     is_unknown: bool
     is_kept_out: bool

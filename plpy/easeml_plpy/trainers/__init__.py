@@ -79,7 +79,7 @@ def resume_trial(
 def answering_trial(
     architecture: Architecture, config: Mapping[str, object], task: Task, state: Payload
 ) -> AnsweringTrial:
-    """Return the trial that was dumped, to answer on the CPU and no more. Raises what `resume_trial` does."""
+    """Return a dumped trial for prediction only, on the CPU. Raises the errors of `resume_trial`."""
     trainer = trainer_for(architecture.trainer)
     if task.n_folds and not architecture.is_derived:
         trial: AnsweringTrial = answering_committee(trainer, architecture, config, task, state)

@@ -51,7 +51,7 @@ class AveragedWeights:
         return self._averages
 
     def restore(self, stored: Mapping[str, torch.Tensor]) -> None:
-        """Go on from stored averages; where a state has none, from the weights."""
+        """Continue from stored averages; if a state has none, from the weights."""
         for name, average in self._averages.items():
             average.copy_(stored[name] if stored else self._weights[name].detach())
 

@@ -38,7 +38,7 @@ def n_threads() -> int:
 
 
 def grown(data: lightgbm.Dataset, parameters: Mapping[str, JSON], n_rounds: int, seed: int, pause: Pause) -> Any:
-    """Return a booster of so many rounds, fewer where no split is left to gain from, with a pause after each."""
+    """Return a booster of a number of rounds, fewer if no split gains anything, with a pause after each."""
     import lightgbm
 
     seeds = dict.fromkeys(SEEDS, seed % 2**31)
@@ -98,7 +98,7 @@ def check_text(text: str) -> None:
 
 
 def add_sums(trees: GrownTrees, inputs: Array, margins: Array, pause: Pause) -> None:
-    """Add what all trees together say of each row of a matrix."""
+    """Add the sum of all trees for each row of a matrix."""
     if len(inputs) == 1:
         margins += trees.sums(inputs, 1)
         return
@@ -108,13 +108,14 @@ def add_sums(trees: GrownTrees, inputs: Array, margins: Array, pause: Pause) -> 
 
 
 def contributions(trees: GrownTrees, inputs: Rows) -> Array:
-    """Return what each column adds to the margins of each row, float64 (n, n_margins, n_columns + 1); the last is what
-    the trees say of a row of which nothing is known. They are the Shapley values that LightGBM computes."""
+    """Return what each column adds to the margins of each row, float64 (n, n_margins, n_columns + 1); the last is the
+    trees' answer for a row whose values are all unknown. They are the Shapley values that LightGBM computes.
+    """
     return trees.contributions(matrix(inputs), n_threads())
 
 
 def add_trees(trees: GrownTrees, inputs: Rows, margins: Array, pause: Pause) -> None:
-    """Add what the trees say of each row, one tree after the other."""
+    """Add the trees' values for each row, one tree after the other."""
     n_margins = margins.shape[1]
     values = _leaf_values(trees.text)
     for rows in _chunks(len(inputs)):

@@ -85,7 +85,7 @@ class BoostingTrial:
 
     @property
     def is_additive(self) -> bool:
-        """Whether contributions add up to what is answered, or to its log odds."""
+        """Whether contributions add up to the answer, or to its log odds."""
         return self._transform is None
 
     def contributions(self, inputs: Rows) -> Array:

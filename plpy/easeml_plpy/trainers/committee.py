@@ -46,7 +46,7 @@ class FoldedTrial(LiveTrial, Protocol):
     def train_in_folds(
         self, inputs: torch.Tensor, targets: torch.Tensor, folds: Array, *, seed: int, pause: Pause
     ) -> Training:
-        """Train as `train` does, where `folds` (n,) says of each row who must not see it."""
+        """Train as `train` does; `folds` (n,) gives for each row the member that must not see it."""
 
     def held_out_outputs(self, inputs: Rows, folds: Array) -> Array:
         """Return what `outputs` returns, of models that have not seen the rows of these folds (n,)."""
@@ -164,7 +164,7 @@ def answering_committee(
     task: Task,
     payload: checkpoint.Payload,
 ) -> AnsweringCommittee:
-    """Return the committee that was dumped, to answer and no more. Raises what `resume_committee` does."""
+    """Return a dumped committee for prediction only. Raises the errors of `resume_committee`."""
     states = _member_states(architecture, task, payload)
     return AnsweringCommittee([trainer.answering(architecture, config, single(task), each) for each in states])
 

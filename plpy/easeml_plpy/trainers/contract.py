@@ -38,9 +38,8 @@ Rows: TypeAlias = "torch.Tensor | Array"
 
 @dataclass(frozen=True)
 class Training:
-    """What a pass over rows did; `loss_mean` is per row, NaN when there were no rows.
-
-    `members`: what an ensemble chose to be made of, as its config says it.
+    """The result of a pass over rows; `loss_mean` is per row, NaN when there were no rows. `members`: the members that
+    an ensemble chose, in its config's form.
     """
 
     loss_mean: float
@@ -62,9 +61,8 @@ class LiveTrial(AnsweringTrial, Protocol):
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """Visit every row once, in an order drawn from the seed, and call `pause` after every mini-batch.
 
-        inputs: (n, *input_shape) of the task's type; targets: int64 (n,) classes or float32 (n,), (n, n_outputs) where
-        tensors come out.
-        What `pause` raises passes through. Raises TrialFailed, ShapeMismatch, InvalidData.
+        inputs: (n, *input_shape) of the task's type; targets: int64 (n,) classes or float32 (n,), (n, n_outputs) if the
+        outputs are tensors. What `pause` raises passes through. Raises TrialFailed, ShapeMismatch, InvalidData.
         """
 
     def dump(self) -> bytes:
@@ -76,7 +74,7 @@ class WholeTrial(LiveTrial, Protocol):
     """A live trial that is measured on the same rows after each epoch, and goes on from what it knows of them."""
 
     def all_outputs(self, inputs: torch.Tensor, pause: Pause) -> Array:
-        """Return what `outputs` returns, and keep what the next call for these rows can go on from."""
+        """Return what `outputs` returns, and keep what the next call for these rows can build on."""
 
 
 @runtime_checkable
@@ -89,7 +87,7 @@ class RefitTrial(LiveTrial, Protocol):
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What a trial is before it has a state; `config` is complete."""
+    """A trial before it has a state; `config` is complete."""
 
     architecture: Architecture
     config: Config
@@ -143,7 +141,7 @@ class Trainer(ABC, Generic[L_co]):
     def answering(
         self, architecture: Architecture, config: Mapping[str, object], task: Task, payload: Payload
     ) -> AnsweringTrial:
-        """Return the trial that was dumped, to answer on the CPU and no more. Raises what `resume` does."""
+        """Return a dumped trial for prediction only, on the CPU. Raises the errors of `resume`."""
         return self.resume(architecture, config, task, payload)
 
     def prepare(self) -> None:
@@ -158,7 +156,7 @@ class Trainer(ABC, Generic[L_co]):
         """Return a trial before its first step."""
 
     def _refilled(self, stale: LiveTrial, blueprint: Blueprint, state: Checkpoint) -> L_co | None:
-        """Return the stale trial with this state, None where it has to be made anew."""
+        """Return the stale trial with this state; None if it must be made anew."""
         return None
 
     @abstractmethod

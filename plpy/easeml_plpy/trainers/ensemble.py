@@ -41,9 +41,8 @@ _MEMBER, _REFIT = "member/", "refit/"
 
 @dataclass(frozen=True)
 class Member:
-    """A trial in an ensemble: what it is, its state, its weight, and where its view begins in a combined row.
-
-    `refit` is its state after it was trained again on validation rows too, where it was.
+    """A trial in an ensemble: its blueprint, its state, its weight, and where its view begins in a combined row.
+    `refit` is its state after it was trained again on validation rows as well, if it was.
     """
 
     architecture: str
@@ -82,7 +81,7 @@ Restore: TypeAlias = Callable[[Member], AnsweringTrial]
 
 
 class EnsembleTrial:
-    """The members, restored. `chosen`: what its config is to say of them, where they have just been chosen."""
+    """The restored members. `chosen`: their description for the config, if they have just been chosen."""
 
     def __init__(
         self,

@@ -130,7 +130,7 @@ class ForestTrial:
         return one.fit(rows, targets, sample_weight=weights, check_input=False)
 
     def _spread(self, tree: Any, answers: Array) -> Array:
-        """Return answers for all classes, where training had some only."""
+        """Return answers for all classes if training had only some of them."""
         if self._task.kind == "regression" or len(tree.classes_) == self._task.n_outputs:
             return answers
         spread = np.zeros((len(answers), self._task.n_outputs), answers.dtype)

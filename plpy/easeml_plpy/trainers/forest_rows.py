@@ -27,7 +27,7 @@ _FILL = "fill"
 
 @dataclass(frozen=True)
 class RowConstants:
-    """What stands for a missing number, by column, and for each code of the columns that are categories."""
+    """The replacement of a missing number, by column, and of each code of the categorical columns."""
 
     fill: npt.NDArray[np.float32]
     of_codes: Mapping[int, npt.NDArray[np.float32]]
@@ -66,7 +66,7 @@ def numbers(inputs: Rows) -> npt.NDArray[np.float32]:
 
 
 def fill_of(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return what stands for a missing number, by column: a little less than the least that there is."""
+    """Return the replacement of a missing number, by column: slightly less than the minimum."""
     is_there = ~np.isnan(rows)
     least = np.where(is_there, rows, LARGEST).min(axis=0).astype(np.float64)
     most = np.where(is_there, rows, -LARGEST).max(axis=0).astype(np.float64)
@@ -88,7 +88,7 @@ def _ranks(codes: Array, wanted: Array, cardinality: int) -> npt.NDArray[np.floa
 
 
 def _placed(rows: npt.NDArray[np.float32], of_codes: Mapping[int, Array]) -> npt.NDArray[np.float32]:
-    """Write, in place, what stands for the codes."""
+    """Replace the codes, in place."""
     for column, of_code in of_codes.items():
         codes = rows[:, column]
         is_there = ~np.isnan(codes)

@@ -92,7 +92,7 @@ def _arrays_of(tree: Any) -> tuple[Array, Array, Array, Array]:
 
 
 def checked_trees(arrays: Mapping[str, Array], n_features: int, n_outputs: int) -> Trees:
-    """Return trees from a state. Raises CorruptCheckpoint where a walk could leave them or never end."""
+    """Return trees from a state. Raises CorruptCheckpoint if a walk could leave them or never end."""
     if set(arrays) != set(NAMES):
         raise CorruptCheckpoint(f"state has {sorted(arrays)} of trees, expected {sorted(NAMES)}")
     trees = Trees(**{name: np.asarray(arrays[name]) for name in NAMES})

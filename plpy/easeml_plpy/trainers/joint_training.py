@@ -36,7 +36,7 @@ class JointSteps:
 
     @property
     def n_steps(self) -> int:
-        """Steps of the optimiser, on every rank; 0 where no rank has rows."""
+        """Steps of the optimiser, on every rank; 0 if no rank has rows."""
         return -(-sum(self.n_rows) // self.batch_size)
 
     def bounds(self, rank: int, step: int) -> tuple[int, int]:
@@ -107,7 +107,7 @@ def averaging_gradients(
 
 
 class _Averaging(DistributedDataParallel):
-    """Torch's wrapper without what it tells the compiler at each step, which would import it."""
+    """Torch's wrapper without its calls to the compiler at each step, which would import the compiler."""
 
     @contextmanager
     def _inside_ddp_forward(self) -> Iterator[None]:
@@ -128,7 +128,7 @@ def _compiler_left_out() -> Iterator[None]:
 
 
 def _batch(inputs: torch.Tensor, targets: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return these rows; where there are none, one of zeros, which counts with weight 0."""
+    """Return these rows; if there are none, one row of zeros, which counts with weight 0."""
     if len(rows):
         return inputs[rows], targets[rows]
     return inputs.new_zeros(1, *inputs.shape[1:]), targets.new_zeros(1)

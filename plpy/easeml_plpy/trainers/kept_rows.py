@@ -25,7 +25,7 @@ QUIET = {"verbosity": -1}
 
 @dataclass(frozen=True)
 class Margins:
-    """What the trees of a trial's first epochs add up to: float64 (n, n_margins)."""
+    """The sums of the trees of a trial's first epochs: float64 (n, n_margins)."""
 
     inputs: torch.Tensor
     n_epochs: int

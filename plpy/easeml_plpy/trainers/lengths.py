@@ -12,7 +12,7 @@ differ from pass to pass."""
 
 
 def by_length(order: torch.Tensor, inputs: torch.Tensor, objects: Objects, batch_size: int, seed: int) -> torch.Tensor:
-    """Return the rows (n,) of an order with those of like size together; the seed decides which batch comes when.
+    """Return the rows (n,) of an order, grouped by similar size; the seed decides which batch comes when.
 
     The batch that is not full stays the last, so that all others keep their rows.
     """

@@ -39,7 +39,7 @@ _SIGNATURES = {
 
 
 class LightGBMFailure(Exception):
-    """What the library says went wrong."""
+    """An error that the library reports."""
 
 
 @cache
@@ -89,7 +89,7 @@ class GrownTrees:
                 getattr(_library(), name)(handle)
 
     def sums(self, rows: Array, n_threads: int) -> Array:
-        """Return what all trees together say of rows, float64 (n, n_margins)."""
+        """Return the sums of all trees for rows, float64 (n, n_margins)."""
         return self._sums_of_row(rows) if len(rows) == 1 else self._predicted(rows, RAW, n_threads, self._n_margins)
 
     def leaves(self, rows: Array, n_threads: int) -> Array:
@@ -119,8 +119,9 @@ class GrownTrees:
         return found
 
     def _sums_of_row(self, rows: Array) -> Array:
-        """Return the sums of one row. What the call needs of memory stays where it is: to ask numpy for an address
-        takes as long as the trees do."""
+        """Return the sums of one row. The call's buffers stay in place, because asking numpy for an address takes as
+        long as the trees do.
+        """
         if not self._row_handle:
             self._begin_rows(rows.shape[1])
         self._row[:] = rows

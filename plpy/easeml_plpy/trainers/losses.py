@@ -25,7 +25,7 @@ class Loss:
         self._transform = target_transform(task, config)
 
     def see(self, targets: torch.Tensor) -> None:
-        """Take the classes of the rows that are to be trained on: where classes are balanced, they weigh alike."""
+        """Receive the classes of the training rows, from which balanced classes get their weights."""
         if self._is_balanced and len(targets):
             counts = torch.bincount(targets, minlength=self._task.n_outputs).clamp(min=1)
             self._weights = (len(targets) / (self._task.n_outputs * counts)).to(torch.float32)
@@ -52,15 +52,16 @@ class Loss:
         return targets if self._transform is None else self._transform.forward(targets, torch)
 
     def of_each_row(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the loss (n,) of outputs (n, n_outputs), where rows count alike; of tensors that of each number."""
+        """Return the loss (n,) of outputs (n, n_outputs), without row weights; for tensors, the loss of each number."""
         if self._task.kind == "regression":
             return functional.mse_loss(outputs.flatten(), self._learnt(targets), reduction="none")
         return functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=self._smoothing)
 
 
 def series_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return the loss of series (n, steps, numbers + 1) that were written: the squared error of the numbers of steps
-    that there are, and the cross entropy of where a series ends."""
+    """Return the loss of output series (n, steps, numbers + 1): the squared error of the numbers of existing steps, and
+    the cross entropy of where a series ends.
+    """
     is_there = targets[:, :, -1]
     errors = (outputs[:, :, :-1] - targets[:, :, :-1]).square().mean(dim=2)
     of_numbers = (errors * is_there).sum() / is_there.sum().clamp(min=1)

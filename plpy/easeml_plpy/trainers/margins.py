@@ -22,7 +22,7 @@ def row_weights(task: Task, targets: Array) -> Array | None:
 
 
 def base_margins(task: Task, targets: Array, weights: Array | None) -> list[float]:
-    """Return the margins of a row of which nothing is known: the mean, or what the shares of classes say."""
+    """Return the margins of an unknown row: the mean, or the margins of the class shares."""
     if task.kind == "regression":
         return [float(np.mean(targets, dtype=np.float64))]
     counts = np.bincount(targets, weights, minlength=task.n_outputs) + PRIOR_ROWS

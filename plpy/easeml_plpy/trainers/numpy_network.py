@@ -70,7 +70,7 @@ def restored_network(blueprint: Blueprint, state: checkpoint.Checkpoint) -> Nump
 
 
 def _weights(blueprint: Blueprint, state: checkpoint.Checkpoint) -> Weights:
-    """Return the weights that answer: where there are averages, those."""
+    """Return the weights that answer: the averages if there are any."""
     is_averaged = "averaging" in blueprint.config and blueprint.config.number("averaging") > 0
     wanted = (MODULE, AVERAGE) if is_averaged else (MODULE,)
     return {

@@ -36,7 +36,7 @@ class RowsOfNumbers:
 
     @torch.no_grad()
     def filled(self, parts: Sequence[Sequence[torch.Tensor | None]]) -> torch.Tensor:
-        """Return rows made of each network's tensors, in the order of the names; zeros where there is none."""
+        """Return rows made of each network's tensors, in the order of the names; zeros for a missing tensor."""
         rows = self.zeros()
         for place, own in enumerate(parts):
             for target, part in zip(self.parts(rows, place), own, strict=False):

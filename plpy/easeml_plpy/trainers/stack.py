@@ -55,7 +55,7 @@ def n_common_steps(trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> int:
 def train_stacked(
     trials: Sequence[TorchTrial], passes: Sequence[Pass], n_steps: int, pause: Pause
 ) -> list[Training | TrialFailed]:
-    """Train each trial on its own rows, the first `n_steps` of its steps together; return what came of each.
+    """Train each trial on its own rows, the first `n_steps` of its steps together; return the result of each.
 
     Raises NotStackable, before anything has changed, ShapeMismatch and InvalidData.
     """
@@ -68,7 +68,9 @@ def train_stacked(
 
 
 def repeat_stacked(trial: TorchTrial, own: Pass, stack: Sequence[int], pause: Pause) -> None:
-    """Train a trial as it trained in a stack of so many, at that place, for so many steps. Raises TrialFailed."""
+    """Train a trial as it trained in a stack of a given size, at a given place, for a number of steps. Raises
+    TrialFailed.
+    """
     width, place, n_steps = stack
     trials = [trial if each == place else copy.deepcopy(trial) for each in range(width)]
     again = Stack(trials, [own] * width)
@@ -100,7 +102,7 @@ class Stack:
         self._n_steps = 0
 
     def train(self, n_steps: int, pause: Pause) -> torch.Tensor:
-        """Do so many steps of every trial; return the losses, (n_steps, trials)."""
+        """Do a number of steps of every trial; return the losses, (n_steps, trials)."""
         for trial, own in zip(self._trials, self._passes, strict=True):
             trial.begin_pass(own.targets.to(trial.device), own.seed)
         self._optimizer.begin(self._rates(n_steps))
@@ -127,7 +129,7 @@ class Stack:
             trial.take_over(weights, slots, averages, n_steps=self._n_steps)
 
     def finish(self, place: int, losses: list[torch.Tensor], pause: Pause) -> Training | TrialFailed:
-        """Do alone what a trial has left of its pass, and return what came of it all."""
+        """Do the rest of a trial's pass alone, and return the result of the whole pass."""
         trial, own, n_steps = self._trials[place], self._passes[place], self._n_steps
         n_done, n_rows = n_steps * self._batch_size, len(own.inputs)
         try:

@@ -17,7 +17,7 @@ LEAST_GAIN = 1.1
 
 
 class StackGains:
-    """What was measured, by the trials' common key and their number, a power of two apart."""
+    """Measured gains, by the trials' common key and their number, in powers of two."""
 
     def __init__(self) -> None:
         self._gains: dict[tuple[Hashable, int], float] = {}
@@ -33,7 +33,7 @@ class StackGains:
 
 
 def measured_gain(trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> float:
-    """Return how many times faster a step of all trials is together; the trials stay as they are."""
+    """Return how many times faster a step of all trials is together; the trials stay unchanged."""
     stack, own = Stack(trials, passes), passes[0]
     alone, n_rows = copy.deepcopy(trials[0]), PROBE_STEPS * trials[0].batch_size
     device, order = alone.device, visit_order(n_rows, own.seed)

@@ -146,6 +146,6 @@ def _dropouts(module: nn.Module) -> list[str]:
 
 
 def _dropped_share(module: nn.Module, name: str) -> float:
-    """Return the share that a network's layer drops; 0 where it has no such layer."""
+    """Return the share that a network's layer drops; 0 if it has no such layer."""
     found = dict(module.named_modules()).get(name)
     return found.p if isinstance(found, nn.Dropout) else 0.0

@@ -25,8 +25,9 @@ Slots = dict[str, torch.Tensor]
 
 
 class StackedOptimizer:
-    """Optimisers of one kind over rows of weights. `slots[i]` holds what that of network i keeps of each parameter,
-    in order; nothing before its first step."""
+    """Optimisers of one kind over rows of weights. `slots[i]` holds the optimiser state of network i for each
+    parameter, in order; empty before its first step.
+    """
 
     def __init__(self, descents: Sequence[Descent], layout: RowsOfNumbers, slots: Sequence[Sequence[Slots]]) -> None:
         self._kind, self._layout = descents[0].optimizer, layout
@@ -69,7 +70,7 @@ class StackedOptimizer:
         weights.addcmul_(torch.div(means, self._spare, out=self._spare), self._step_sizes[number])
 
     def slots(self, place: int) -> list[Slots]:
-        """Return what the optimiser of the network in that place keeps now, for each parameter."""
+        """Return the present optimiser state of the network in that place, for each parameter."""
         if self._kind == "sgd":
             if not self._momentum[place]:
                 return []

@@ -85,8 +85,9 @@ class TorchTrial:
         return checkpoint.dump(dict(self._tensors()), _attributes(self, self.n_steps))
 
     def refill(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> bool:
-        """Become the trial of that state, where this is an earlier or later moment of it; False, and nothing has
-        changed, if it is another trial, or one of another config."""
+        """Become the trial of that state, if this is the same trial at another moment; return False, and change
+        nothing, if it is another trial or has another config.
+        """
         n_steps = state.read("n_steps", int)
         is_same = blueprint == self.blueprint and state.attributes == _attributes(self, n_steps)
         if not (is_same and state.fill(dict(self._tensors()))):
@@ -143,12 +144,12 @@ class TorchTrial:
         return [self._learning_rate(self.n_steps + step) for step in range(n_steps)]
 
     def optimizer_slots(self) -> list[dict[str, torch.Tensor]]:
-        """Return what the optimiser keeps of each parameter; nothing before the first step."""
+        """Return the optimiser state of each parameter; empty before the first step."""
         kept = [self._optimizer.state.get(parameter, {}) for parameter in self.module.parameters()]
         return [{slot: tensor for slot, tensor in each.items() if tensor is not None} for each in kept]
 
     def averages(self) -> Mapping[str, torch.Tensor]:
-        """Return the averaged weights by the names of the parameters; none where nothing is averaged."""
+        """Return the averaged weights by the names of the parameters; none without averaging."""
         return {} if self._averaged is None else self._averaged.tensors()
 
     def take_over(
@@ -159,7 +160,7 @@ class TorchTrial:
         *,
         n_steps: int,
     ) -> None:
-        """Go on from the numbers that steps elsewhere have come to, in the order of the parameters."""
+        """Continue from the numbers that steps elsewhere have produced, in the order of the parameters."""
         parameters = list(self.module.parameters())
         for parameter, new in zip(parameters, weights, strict=True):
             parameter.data.copy_(new)
@@ -204,7 +205,7 @@ class TorchTrial:
         return loss
 
     def apply_gradients(self) -> None:
-        """Change the parameters that have gradients, and forget those."""
+        """Update the parameters that have gradients, and clear the gradients."""
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
 
@@ -266,7 +267,7 @@ class TorchTrial:
 
 
 def _attributes(trial: TorchTrial, n_steps: int) -> dict[str, JSON]:
-    """Return what a state of the trial after so many steps says beside its tensors."""
+    """Return the attributes of the trial's state after a number of steps."""
     return {
         **state_header(trial.blueprint.architecture, trial.task),
         "optimizer": trial.descent.optimizer,

@@ -38,7 +38,7 @@ REAL = frozenset(
 
 
 def check_trees(text: str, n_features: int, n_margins: int) -> None:
-    """Raise CorruptCheckpoint unless every number of the trees leads to something that is there."""
+    """Raise CorruptCheckpoint unless every number of the trees refers to something that exists."""
     _demand(PLAIN.fullmatch(text) is not None, "there are other characters than those of numbers and names")
     check_text(text)
     header, *trees = text.removesuffix(END_OF_TREES).split("\n\nTree=")
@@ -59,7 +59,9 @@ def check_trees(text: str, n_features: int, n_margins: int) -> None:
 
 
 def _check_sizes(told: str, trees: Sequence[str]) -> None:
-    """LightGBM reads each tree by itself, from where the sizes of those before it say that it begins."""
+    """Check the sizes: LightGBM reads each tree by itself, from the place where the sizes of earlier trees put its
+    beginning.
+    """
     sizes = [len(f"Tree={tree}\n\n") for tree in trees]
     sizes[-1] -= len("\n\n")  # the end stands in the place of what parts trees
     _demand(told == " ".join(map(str, sizes)), "a tree is not where its size says")
@@ -100,7 +102,7 @@ def _check_links(left: Array, right: Array) -> None:
 
 
 def _check_sets(told: Mapping[str, str], wanted: Array, n_sets: int) -> None:
-    """Sets of categories are words of bits, of which boundaries say where each begins."""
+    """Check sets of categories: words of bits, with boundaries that say where each begins."""
     if not n_sets:
         _demand(not len(wanted), "a tree splits by categories that are not there")
         return
@@ -117,7 +119,7 @@ def _are_whole(numbers: Array, low: int, end: int) -> bool:
 
 
 def _entries(text: str, known: frozenset[str] | set[str]) -> dict[str, str]:
-    """Return `name=value` lines by name, each of which may stand there once."""
+    """Return `name=value` lines by name; each name may occur once."""
     found: dict[str, str] = {}
     for line in filter(None, text.split("\n")):
         name, is_set, value = line.partition("=")

@@ -27,7 +27,7 @@ EXISTENCE: dict[str, Callable[[Encoder], bool]] = {"table": has_table, "sparse":
 
 
 def view_of(name: str, encoder: Encoder) -> View:
-    """Return the view of that name, or `standard` where this dataset has none of its own."""
+    """Return the view of that name, or `standard` if this dataset does not have that view."""
     exists = EXISTENCE.get(name)
     return VIEWS[name] if exists is None or exists(encoder) else STANDARD
 

@@ -18,8 +18,9 @@ from easeml_plpy.views.contract import View
 
 
 class PlainNumbers(NamedTuple):
-    """Numbers that become one column each, and what writes those that stand side by side into (n, columns) at once: one
-    by one, each would cost a row alone several calls of numpy."""
+    """Numbers that become one column each, and the function that writes adjacent ones into (n, columns) at once: one by
+    one, each would cost a single row several numpy calls.
+    """
 
     has: Callable[[NumericField], bool]
     write: Callable[[tuple[NumericField, ...], Sequence[Array], Array], None]
@@ -27,7 +28,7 @@ class PlainNumbers(NamedTuple):
 
 @dataclass(frozen=True)
 class FieldColumns:
-    """What a field becomes: its columns, how many they are, and what writes rows of it into (n, width).
+    """The columns of a field, their number, and the function that writes its rows into (n, width).
 
     `write(field, values, folds, into)` gets the folds of training rows, None for other rows.
     """
@@ -79,7 +80,7 @@ def column_view(name: str, summary: str, input_type: InputType, made: FieldColum
 
 
 def _runs(made: FieldColumns, inputs: tuple[Field, ...]) -> Iterator[_Run]:
-    """Yield the inputs, with plain numbers that stand side by side together."""
+    """Yield the inputs, with adjacent plain numbers grouped."""
     field = column = 0
     for is_plain, members in groupby(inputs, key=made.is_plain):
         together = list(members)

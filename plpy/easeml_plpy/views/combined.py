@@ -20,7 +20,7 @@ from easeml_plpy.views.tree import TREE
 
 
 class Part(NamedTuple):
-    """Where a view lies in a combined row."""
+    """The place of a view in a combined row."""
 
     view: View
     start: int

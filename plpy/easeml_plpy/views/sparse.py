@@ -22,7 +22,7 @@ from easeml_plpy.views.columns import FieldColumns, column_view
 
 
 def is_sparse(encoder: Encoder) -> bool:
-    """Return whether a dataset has this view: where there are texts, or more categories than `standard` tells apart."""
+    """Return whether a dataset has this view: if it has texts, or more categories than `standard` distinguishes."""
     return any(
         isinstance(field, TextField) or (isinstance(field, CategoricalField) and len(field.categories) > MANY)
         for field in encoder.inputs

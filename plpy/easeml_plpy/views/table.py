@@ -30,8 +30,9 @@ FIRST = {"month": 1, "day": 1, "weekday": 0, "hour": 0}
 
 
 def has_table(encoder: Encoder) -> bool:
-    """Say whether a dataset has this view: not if it was packed before there were knots, nor if it is one array, whose
-    elements are numbers of one kind."""
+    """Return whether a dataset has this view: not if it was packed before knots were introduced, nor if it is one
+    array, whose elements are numbers of one kind.
+    """
     is_array = len(encoder.inputs) == 1 and isinstance(encoder.inputs[0], TensorField)
     return not is_array and all(isinstance(each, CategoricalField | TextField) or each.knots for each in encoder.inputs)
 
@@ -110,7 +111,7 @@ def _write_numbers(field: NumberField, values: Array, into: Array) -> None:
 
 
 def positions(knots: Moment, values: Array) -> Array:
-    """Return where numbers (n,) lie among ascending knots, from 0 to 1; in the middle where it cannot be told."""
+    """Return where numbers (n,) lie among ascending knots, from 0 to 1; in the middle if it is undefined."""
     if len(knots) < 2:
         return np.full(len(values), MIDDLE)
     found = np.interp(values, knots, _even(len(knots)))
@@ -118,10 +119,9 @@ def positions(knots: Moment, values: Array) -> Array:
 
 
 class _Scale(NamedTuple):
-    """The knots of one number as Python counts: for one row numpy takes longer to call than to compute.
-
-    `lines`: for each number of knots below one, the line that it lies on: where that begins, its slope, what it begins
-    with. Beside the knots it is level.
+    """The knots of one number in plain Python, because for one row numpy's calls take longer than its computation.
+    `lines`: by the number of knots below a value, the line on which it lies: its beginning, its slope, its first value.
+    Outside the knots the line is level.
     """
 
     knots: list[float]

@@ -29,8 +29,9 @@ HYPERPARAMETERS: tuple[Hyperparameter, ...] = (
 
 
 class Reading(NamedTuple):
-    """How an input is read: so many steps of so many numbers; where `n_own` is not None, its steps are objects, which
-    hold so many numbers before the place that says whether there is one."""
+    """How an input is read: a number of steps of a number of numbers each. If `n_own` is not None, steps are objects,
+    which hold `n_own` numbers before the place that says whether the object exists.
+    """
 
     n_steps: int
     n_numbers: int

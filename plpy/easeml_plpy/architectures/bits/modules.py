@@ -19,7 +19,7 @@ def bits_of(numbers: torch.Tensor) -> torch.Tensor:
 
 
 class BitReader(nn.Module):
-    """A GRU over the bits of an input; what it keeps at the end says what it read."""
+    """A GRU over the bits of an input; its final state represents the input."""
 
     def __init__(self, reading: Reading, width: int, dropout: float) -> None:
         super().__init__()
@@ -61,8 +61,9 @@ class BitClassifier(nn.Module):
 
 
 class BitAutoencoder(nn.Module):
-    """A reader of bits, and a writer: each number that comes out is made of bits, the first of which counts half of the
-    range from -RANGE to RANGE, the next a quarter, and so on."""
+    """A reader of bits, and a writer: each output number is composed of bits, the first of which counts half of the
+    range from -RANGE to RANGE, the next a quarter, and so on.
+    """
 
     RANGE = 8.0
     shares: torch.Tensor

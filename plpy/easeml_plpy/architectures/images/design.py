@@ -32,14 +32,14 @@ FLIPPED = {"none": (), "horizontal": (3,), "vertical": (2,), "both": (2, 3)}
 
 @dataclass(frozen=True)
 class Sketch:
-    """What the layers of a network depend on."""
+    """The quantities on which the layers of a network depend."""
 
     picture: Picture
     config: Config
     n_outputs: int
 
     def maps(self, of_paper: int) -> int:
-        """Return how many maps, or units, stand for so many of the paper: a multiple of 8."""
+        """Return how many maps, or units, replace a number of them in the paper: a multiple of 8."""
         share = min(1.0, max(LEAST_SHARE, self.picture.side / FULL_SIDE)) * self.config.number("width")
         return max(LEAST_MAPS, LEAST_MAPS * round(of_paper * share / LEAST_MAPS))
 
@@ -50,7 +50,7 @@ class Sketch:
     def strides(self, n_places: int, *, late: bool = True) -> list[int]:
         """Return 2 for each place of the network where it halves the image, else 1.
 
-        Where there are more places than halvings, the first places give way; with `late` false the last.
+        If there are more places than halvings, the first places are skipped; with `late` false, the last.
         """
         n_halvings = self.picture.n_halvings(n_places)
         kept = [2] * n_halvings

@@ -129,7 +129,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Branches:
-    """Parts that see the same input, and whose maps stand side by side."""
+    """Parts that see the same input, and whose maps are concatenated."""
 
     parts: tuple[Chain, ...]
 
@@ -151,7 +151,7 @@ class Residual:
     stride: int = 1
 
     def shortcut(self, shape: Shape) -> Conv | None:
-        """Return what fits inputs of a shape to the outputs; None where they are added as they are."""
+        """Return the layer that fits inputs of a shape to the outputs; None if they are added unchanged."""
         n_maps = self.inner.after(shape)[0]
         if self.stride == 1 and n_maps == shape[0]:
             return None

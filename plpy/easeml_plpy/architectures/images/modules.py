@@ -68,7 +68,8 @@ def _convolution(layer: Conv, shape: Shape) -> nn.Sequential:
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch normalisation that takes what it has learnt where a batch has one number of each map: that has no spread.
+    """Batch normalisation that uses its learnt statistics if a batch has only one number of each map, which has no
+    spread.
 
     The last batch of a partition may be a single row.
     """

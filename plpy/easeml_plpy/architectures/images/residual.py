@@ -11,7 +11,7 @@ STAGE_MAPS = (64, 128, 256, 512)
 
 
 def draw_residual(sketch: Sketch, n_blocks: Sequence[int], block: Callable[[Sketch, int, int], Residual]) -> Chain:
-    """Return the network with so many blocks in each stage; `block(sketch, n_maps, stride)` draws one."""
+    """Return the network with a number of blocks in each stage; `block(sketch, n_maps, stride)` draws one."""
     first, second, *strides = sketch.strides(5)
     stages = [
         block(sketch, n_maps, stride if number == 0 else 1)

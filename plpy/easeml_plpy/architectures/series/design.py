@@ -67,13 +67,13 @@ def series_of(task: Task) -> Series:
 
 
 def width(default: int, summary: str) -> Hyperparameter:
-    """Return how many numbers a network keeps at each step."""
+    """Return the size of a network's state at each step."""
     choices = [default // 2, default, 2 * default]
     return Hyperparameter("width", "integer", default, summary, low=1, high=16384, log=True, search=choices)
 
 
 def n_layers(default: int, summary: str) -> Hyperparameter:
-    """Return how many layers stand one after another."""
+    """Return the number of stacked layers."""
     return Hyperparameter("n_layers", "integer", default, summary, low=1, high=32, search=[1, 2])
 
 

@@ -52,7 +52,7 @@ def steps_of(rows: torch.Tensor, is_unequal: bool) -> Steps:
 
 
 class Recurrent(nn.Module):
-    """Recurrent layers, and a linear one over what the last keeps at the end, of each direction at its own end."""
+    """Recurrent layers, and a linear one over the final state of the last, of each direction at its own end."""
 
     def __init__(self, layers: nn.RNNBase, dropout: float, n_outputs: int, *, is_unequal: bool = False) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class ReadAndWrite(nn.Module):
         return torch.stack(series, dim=1).flatten(1)
 
     def _read(self, steps: Steps) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what the reader makes of each step, and keeps at both ends of a series."""
+        """Return the reader's output at each step, and its states at both ends of a series."""
         if steps.lengths is None:
             read, ends = self.reader(steps.values)
         else:

@@ -38,8 +38,8 @@ def tree_architecture(
 ) -> Architecture:
     """Return an architecture for trees.
 
-    `build_cell(objects, width)` gives a cell of modules.py; `n_gates(n_links)` counts the vectors that it makes of the
-    numbers of an object, and of what each link leads to.
+    `build_cell(objects, width)` gives a cell of modules.py; `n_gates(n_links)` counts the vectors that it computes from
+    the numbers of an object, and from the target of each link.
     """
 
     def build(task: Task, config: Config) -> nn.Module:

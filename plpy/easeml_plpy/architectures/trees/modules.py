@@ -12,8 +12,9 @@ from easeml_plpy.task import Objects
 
 
 class Level(NamedTuple):
-    """Objects of a batch that are as high above their lowest leaf: their places among all objects (m,), and those of
-    the objects that they lead to (m, links); the place behind the last stands for none."""
+    """Objects of a batch at the same height: their places among all objects (m,), and those of the objects that they
+    link to (m, links); the place behind the last stands for none.
+    """
 
     places: torch.Tensor
     children: torch.Tensor
@@ -22,8 +23,8 @@ class Level(NamedTuple):
 def levels_of(children: torch.Tensor, is_there: torch.Tensor) -> Iterator[Level]:
     """Yield the levels of trees from the leaves up: links (n, objects, links) to places from 1, 0 for none.
 
-    An object is as high as the highest one that it leads to, and one more. Each comes after the one that leads to it,
-    so no tree is higher than it has objects.
+    An object is one higher than the highest object that it links to. Each comes after the one that links to it, so the
+    height of a tree is at most the number of its objects.
     """
     n_trees, n_objects, _ = children.shape
     first = torch.arange(n_trees, device=children.device).view(-1, 1, 1) * n_objects
@@ -39,13 +40,13 @@ def levels_of(children: torch.Tensor, is_there: torch.Tensor) -> Iterator[Level]
 
 
 class Cell(nn.Module):
-    """What an object keeps, by what it holds and by what those that it leads to keep."""
+    """The state of an object, from its numbers and the states of the objects that it links to."""
 
     n_states: ClassVar[int]
 
 
 class RecursiveCell(Cell):
-    """What an object keeps: tanh of its numbers and of what those that it leads to keep (Socher et al., 2011)."""
+    """The state of an object: tanh of its numbers and of the states of its children (Socher et al., 2011)."""
 
     n_states = 1
 
@@ -55,7 +56,7 @@ class RecursiveCell(Cell):
         self.links = nn.Linear(objects.n_links * width, width, bias=False)
 
     def forward(self, numbers: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-        """Return the states (1, m, width) of objects by those of their children (1, m, links, width)."""
+        """Return the states (1, m, width) of objects from those of their children (1, m, links, width)."""
         return torch.tanh(self.numbers(numbers) + self.links(states[0].flatten(1))).unsqueeze(0)
 
 
@@ -74,7 +75,7 @@ class LSTMCell(Cell):
             self.numbers.bias[3 * width :] = 1.0  # at first nothing is forgotten
 
     def forward(self, numbers: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-        """Return what objects put out and keep (2, m, width), by those of their children (2, m, links, width)."""
+        """Return outputs and states of objects (2, m, width), from those of their children (2, m, links, width)."""
         gates = self.numbers(numbers) + self.links(states[0].flatten(1))
         given, shown, new, *forgotten = gates.split(self._width, dim=1)
         kept = torch.sigmoid(given) * torch.tanh(new)

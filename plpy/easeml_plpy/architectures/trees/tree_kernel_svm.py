@@ -82,7 +82,7 @@ class TreeFeatures:
 
 
 def _levels(children: Array) -> Iterator[Array]:
-    """Yield the objects of all trees from the leaves up: each after all that it leads to."""
+    """Yield the objects of all trees from the leaves up: each after all objects that it links to."""
     is_done = np.zeros(len(children) + 1, bool)
     is_done[-1] = True
     while not is_done.all():
