@@ -48,7 +48,7 @@ BEGIN
     FROM jsonb_to_record(checked.declaration) d(templates text[], tasks text[], input_ranks integer[], made_for text[])
     ON CONFLICT (architecture) DO UPDATE SET withdrawn_at = NULL, registered_at = excluded.registered_at, registered_by = excluded.registered_by, programs = excluded.programs, templates = excluded.templates,
         summary = excluded.summary, tasks = excluded.tasks, input_ranks = excluded.input_ranks, made_for = excluded.made_for;
-    -- The service looks at tasks that changed, and now these have: a further arm.
+    -- The service checks tasks that changed. These now count as changed, because they get another arm.
     UPDATE easeml.tasks t SET n_seen_changes = -1 WHERE t.template IN (SELECT jsonb_array_elements_text(checked.declaration -> 'templates'));
     GET DIAGNOSTICS n_tasks = ROW_COUNT;
     RAISE NOTICE 'architecture %: %; % task(s) of that kind', name, (SELECT string_agg(t, ', ') FROM jsonb_array_elements_text(checked.declaration -> 'templates') t), n_tasks;

@@ -1,6 +1,6 @@
 -- Who else may use a dataset: behind easeml.requests, for a proven caller.
 
--- Whoever keeps a grant uncommitted must not have an older one, in the end, than somebody who has granted meanwhile. A row that never
+-- A tenant that keeps a grant uncommitted must not end up with an older grant than one that has granted meanwhile. A row that never
 -- stays shows it: a transaction that writes the same waits until the first has ended.
 CREATE FUNCTION easeml.claim_name(dataset_name text, grantee regrole) RETURNS timestamptz LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
 BEGIN

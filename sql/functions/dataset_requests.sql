@@ -1,6 +1,6 @@
 -- What easeml does with datasets for tenants, with the rights of easeml_owner: behind easeml.requests, for a proven caller.
 
--- Everybody may call this: it looks at its argument only.
+-- Everybody may call this, because it reads only its argument.
 CREATE FUNCTION easeml.check_dataset(request jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted record;
@@ -180,7 +180,7 @@ COMMENT ON FUNCTION easeml.is_being_packed(bigint) IS 'Says whether the current 
 
 CREATE FUNCTION easeml.add_partitions(data easeml.datasets, checksums bigint[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- Counted here, not told by whoever packed: only the checksum is taken on trust, and it proves rows to their tenant alone.
+    -- The rows are counted here, not reported by the packing role. Only the checksum is taken on trust, and it proves rows to their own tenant alone.
     INSERT INTO easeml.partitions (dataset_id, tenant, partition_number, n_train_rows, n_validation_rows, n_test_rows, n_bytes, checksum)
     SELECT data.dataset_id, data.tenant, b.partition_number, coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'train'), 0), coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'validation'), 0),
         coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'test'), 0), sum(octet_length(b.inputs)::bigint + octet_length(b.targets) + coalesce(pg_column_size(b.row_keys), pg_column_size(b.row_hashes), 0)), checksums[b.partition_number + 1]
@@ -198,7 +198,7 @@ DECLARE
     n_values numeric := (SELECT round(exp(sum(ln(s::numeric)))) FROM unnest(input_shape) s WHERE s > 0);
 BEGIN
     SELECT max(octet_length(b.inputs)::numeric / b.n_rows) INTO row_bytes FROM easeml.blocks b WHERE b.dataset_id = data.dataset_id;
-    -- A category takes a byte or more and becomes at most 66 numbers, all else fewer: a larger shape is made up, and would take memory.
+    -- A category takes at least a byte and becomes at most 66 numbers, any other input fewer. So a larger shape is forged, and would take memory.
     IF coalesce(array_ndims(input_shape), 0) <> 1 OR cardinality(input_shape) > 16 OR EXISTS (SELECT FROM unnest(input_shape) s WHERE s IS NULL OR s < 1) OR n_values > 66 * row_bytes THEN
         PERFORM easeml.fail('ML004', format('dataset %s: expected an input_shape that rows of %s bytes can have, got %s', data.dataset_id, ceil(row_bytes), input_shape));
     END IF;

@@ -76,7 +76,7 @@ $$;
 COMMENT ON FUNCTION easeml.is_small_table(regclass, text[]) IS
     'Says whether a source has so few rows (100 to 2,000) that all of them should train and validate. Reads with the rights of the caller (internal).';
 
--- Not pinned to a search_path: easeml.find_source needs the caller's. All else is named with its schema.
+-- Not pinned to a search_path: easeml.find_source needs the caller's. All other names have their schema.
 CREATE FUNCTION easeml.create_dataset(
     name text,
     source text,
@@ -111,7 +111,7 @@ DECLARE
     own_name text;
     places jsonb;
 BEGIN
-    -- One refusal at a time: what is wrong with the arguments comes before a source that does not exist.
+    -- One refusal at a time: wrong arguments are reported before a source that does not exist.
     PERFORM easeml.check_dataset(request);
     IF NOT coalesce(is_elsewhere, false) THEN
         SELECT f.relation, f.qualified_name INTO own, own_name FROM easeml.find_source(source) f;
@@ -129,7 +129,7 @@ BEGIN
     END IF;
     IF inputs IS NULL THEN
         inputs := easeml.default_inputs(own, others);
-        -- What numbers the rows tells of those that were there, and misleads for new ones, where rows came in some order.
+        -- A column that numbers the rows may predict the existing ones, if they came in some order, but misleads for new ones.
         row_numbers := CASE WHEN places IS NULL THEN easeml.row_numbers(own, pg_catalog.array_remove(inputs, time_column)) ELSE '{}' END;
         IF pg_catalog.cardinality(row_numbers) OPERATOR(pg_catalog.<) pg_catalog.cardinality(inputs) THEN
             inputs := ARRAY(SELECT i FROM pg_catalog.unnest(inputs) WITH ORDINALITY u(i, place) WHERE i OPERATOR(pg_catalog.<>) ALL (row_numbers) ORDER BY place);

@@ -27,7 +27,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.drift_of_nodes(easeml.datasets, jsonb) IS 'Returns what the nodes found when they last measured the drift of a dataset, or refuses (internal).';
 
--- Not pinned to a search_path: easeml.find_source needs the caller's. All else is named with its schema.
+-- Not pinned to a search_path: easeml.find_source needs the caller's. All other names have their schema.
 CREATE FUNCTION easeml.drift(
     dataset text, source text DEFAULT NULL, time_column text DEFAULT NULL, every interval DEFAULT '1 day', n_rows integer DEFAULT 100000, version integer DEFAULT NULL,
     OUT since timestamptz, OUT input text, OUT kind text, OUT n_compared bigint, OUT psi double precision, OUT chance_psi double precision, OUT drift text,

@@ -15,7 +15,7 @@ RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     callers text;
 BEGIN
-    -- Somebody's own function that calls ours wants to see where.
+    -- A user's own function that calls ours needs the CONTEXT lines to see where.
     GET DIAGNOSTICS callers = PG_CONTEXT;
     IF callers !~ '(^|\n)[^"\n]*function (?!easeml\.)' THEN
         PERFORM easeml.hide_context();
@@ -53,7 +53,7 @@ BEGIN
     ) THEN
         PERFORM easeml.fail('ML004', format('run %s cannot go from %s to %s', OLD.run_id, OLD.status, NEW.status));
     END IF;
-    -- Its trials are over, and it is never resumed: nobody has to read them again to know what its tenant has used.
+    -- Its trials are over and it is never resumed, so its tenant's usage need not be summed over them again.
     NEW.slot_seconds := CASE WHEN NEW.status = 'finished' THEN (SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.run_id = NEW.run_id) END;
     RETURN NEW;
 END

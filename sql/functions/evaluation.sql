@@ -1,5 +1,5 @@
 -- How good a trial is on rows that it did not train on. All of these run with the caller's rights: row-level security shows a role the blocks and states
--- of its own datasets only, and easeml.examined_trial refuses in words whoever may not see them. They are open to everybody for those words.
+-- of its own datasets only, and easeml.examined_trial refuses every other role with an explanation. They are open to everybody so that all get that explanation.
 
 CREATE FUNCTION easeml.examined_trial(dataset text, trial_id bigint, OUT dataset_name text, OUT dataset_id bigint, OUT n_partitions integer,
     OUT examined_trial_id bigint, OUT checkpoint_id bigint, OUT architecture text, OUT config jsonb, OUT metric text, OUT is_elsewhere boolean)
@@ -14,7 +14,7 @@ BEGIN
         SELECT d.tenant, d.dataset_name INTO owner, dataset_name FROM easeml.datasets d
         WHERE d.tenant = easeml.current_tenant() AND d.dataset_name = dataset OR d.tenant || '.' || d.dataset_name = dataset
         ORDER BY d.tenant = easeml.current_tenant() AND d.dataset_name = dataset DESC NULLS LAST LIMIT 1;
-        -- Readers see that there is a dataset, and none of its rows. Rows on nodes are seen by whoever would see them here.
+        -- Readers see that there is a dataset, but none of its rows. Rows on nodes are visible to the roles that would see them here.
         is_visible := EXISTS (SELECT FROM easeml.blocks b JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name)
             OR (owner = easeml.current_tenant() OR pg_has_role('easeml_coordinator', 'USAGE'))
                 AND EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name AND d.shuffle IS NOT NULL);
@@ -24,7 +24,7 @@ BEGIN
         END IF;
     END IF;
     IF NOT is_visible AND owner IS NOT NULL THEN
-        -- By itself: who may only predict may not even call that function.
+        -- A query of its own, because a role that may only predict may not even call that function.
         IF owner = easeml.current_tenant() THEN
             PERFORM easeml.fail('ML004', format('dataset %s was imported: it has no rows to measure', quote_literal(dataset)),
                 hint => 'easeml.predict and easeml.predict_table answer. Where it was trained, easeml.evaluate measures it.');

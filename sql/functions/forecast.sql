@@ -1,4 +1,4 @@
--- When runs under way will be done, and what they will have cost. All is read with the rights of whoever asks.
+-- When runs under way will be done, and what they will have cost. Everything is read with the rights of the role that asks.
 
 CREATE FUNCTION easeml.make_forecast(state jsonb, OUT forecast jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.planner.forecast_documents import make_forecast
@@ -13,7 +13,7 @@ DECLARE
     is_played boolean := run.procedure IN ('asha', 'race');
 BEGIN
     RETURN (
-        -- The slots that the run has, and those that nobody else has now.
+        -- The slots that the run has, and those that no other run has now.
         WITH slots AS (
             SELECT split_part(s.device, ':', 1) AS device_kind, count(*) AS n FROM easeml.slots s
             WHERE s.status = 'active' AND (s.trial_id IS NULL OR s.trial_id IN (SELECT t.trial_id FROM easeml.trials t WHERE t.run_id = run.run_id))

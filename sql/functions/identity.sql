@@ -44,7 +44,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.find_dataset(text) IS 'Returns the newest version of your dataset of that name, or raises an error that lists your datasets.';
 
--- The one function that needs the caller's search_path, for the caller's own names: all else in it is named with its schema.
+-- The one function that needs the caller's search_path, for the caller's own names; all other names in it have their schema.
 CREATE FUNCTION easeml.find_source(source text, OUT relation regclass, OUT qualified_name text) LANGUAGE plpgsql STABLE AS $$
 BEGIN
     BEGIN

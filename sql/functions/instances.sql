@@ -48,7 +48,7 @@ BEGIN
     END IF;
     SELECT s.* INTO model FROM easeml.slots s WHERE s.segment_id = 1 AND NOT s.is_added AND split_part(s.device, ':', 1) = instance.device_kind ORDER BY s.slot_id LIMIT 1;
     IF instance.provisioner = 'local' THEN
-        -- Slots are added as far as the limit goes; then those are taken that nobody has.
+        -- Slots are added up to the limit; then free ones are taken.
         n_added := least(instance.n_slots, greatest(0, easeml.local_slots() - (SELECT count(*) FROM easeml.slots s WHERE s.segment_id = 1)));
         SELECT coalesce(array_agg(f.slot_id), '{}') INTO taken FROM (
             SELECT s.slot_id FROM easeml.slots s WHERE s.segment_id = 1 AND s.status = 'active' AND s.instance_id IS NULL AND split_part(s.device, ':', 1) = instance.device_kind

@@ -141,7 +141,7 @@ DECLARE
     n_outputs integer;
     wrong text;
 BEGIN
-    -- A node says what its rows are answered with, and not whose they are.
+    -- A node reports the answers for its rows, but not whose rows they are.
     SELECT j.* INTO asked FROM easeml.node_jobs j WHERE j.job_id = keep_node_answers.job_id AND j.ended_at IS NULL FOR KEY SHARE;
     SELECT d.n_outputs INTO n_outputs FROM easeml.datasets d WHERE d.dataset_id = asked.dataset_id;
     SELECT format('%s rows of partition %s', e.split, e.partition_number) INTO wrong FROM (
@@ -179,7 +179,7 @@ BEGIN
         PERFORM easeml.fail('ML003', format('job %s is not wanted any more', job_id));
     END IF;
     IF ended.kind = 'answers' THEN
-        -- Of each tenant so many trials have their answers kept.
+        -- Answers are kept for this many trials of each tenant.
         DELETE FROM easeml.node_answers a USING easeml.trials t WHERE t.trial_id = a.trial_id AND t.tenant = ended.tenant AND a.trial_id NOT IN (
             SELECT j.trial_id FROM easeml.node_jobs j WHERE j.tenant = ended.tenant AND j.kind = 'answers' AND j.ended_at IS NOT NULL GROUP BY 1 ORDER BY max(j.ended_at) DESC LIMIT 20);
         IF easeml.is_bound_by_limits(ended.caller) THEN

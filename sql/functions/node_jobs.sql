@@ -1,4 +1,4 @@
--- What tenants have done where rows lie on other servers, besides packing: held-out rows answered, tables predicted, trials replayed. A tenant asks and
+-- Jobs of tenants where rows lie on other servers, besides packing: held-out rows predicted, tables predicted, trials replayed. A tenant asks and
 -- waits, the coordinator has the nodes do it.
 
 CREATE FUNCTION easeml.trial_on_nodes(asker name, dataset text, trial_id bigint) RETURNS easeml.trials LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -114,7 +114,7 @@ BEGIN
     IF (SELECT count(*) FROM easeml.node_jobs j WHERE j.tenant = asker AND j.ended_at IS NULL) >= 20 THEN
         PERFORM easeml.fail('ML015', '20 jobs of yours wait for nodes', hint => 'Wait for them: SELECT * FROM easeml.node_job_status.');
     END IF;
-    -- The statement that asks, by which easeml.wanted_node_jobs sees whether somebody still waits.
+    -- The asking statement, from which easeml.wanted_node_jobs sees whether its session still waits.
     INSERT INTO easeml.node_jobs (tenant, caller, kind, dataset_id, trial_id, arguments, places, asker_pid, asker_started, asker_asked)
     SELECT asker, begin_node_job.caller, wanted, coalesce(data_id, (SELECT r.dataset_id FROM easeml.runs r WHERE r.run_id = trial.run_id)), trial.trial_id, begin_node_job.arguments - '{places,kind}'::text[], tables, a.pid, a.backend_start, a.query_start
     FROM (SELECT pg_backend_pid() AS pid) own LEFT JOIN pg_stat_activity a USING (pid) RETURNING job_id INTO new_id;

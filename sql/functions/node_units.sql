@@ -63,7 +63,7 @@ BEGIN
     IF n_others = 0 THEN
         RETURN CASE WHEN cardinality(following) = 1 THEN following ELSE '{}' END;
     END IF;
-    -- Where the trial goes next it is of use besides.
+    -- The trial's next segment can use it as well.
     RETURN ARRAY(SELECT g.segment_id FROM easeml.segments g
         WHERE g.service IS NOT NULL AND g.refusal IS NULL AND g.segment_id IS DISTINCT FROM own AND EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)
         ORDER BY g.segment_id <> ALL (following), g.segment_id < own, g.segment_id LIMIT n_others);
@@ -127,7 +127,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    -- States at the end of an epoch are always here as well, so what is lost was made within the epoch, and its first unit says what it started from.
+    -- States at the end of an epoch are always here as well, so a lost state was made within the epoch, and the first unit of the epoch names the state that it started from.
     SELECT u.from_checkpoint_id INTO start FROM easeml.training_units u WHERE u.trial_id = trial.trial_id AND u.epoch = (unit ->> 'epoch')::integer ORDER BY u.position LIMIT 1;
     WITH gone AS (DELETE FROM easeml.training_units u WHERE u.trial_id = trial.trial_id AND u.epoch = (unit ->> 'epoch')::integer RETURNING u.finished_at - u.started_at AS taken, u.training_seconds)
     SELECT count(*), coalesce(extract(epoch FROM sum(g.taken)), 0), coalesce(sum(g.training_seconds), 0) INTO n_units, seconds, trained FROM gone g;

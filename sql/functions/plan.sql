@@ -9,7 +9,7 @@ $$;
 COMMENT ON FUNCTION easeml.make_plan(jsonb, jsonb, text, integer, integer, bigint, jsonb, jsonb) IS
     'Returns a plan and its alternatives as a json array of stages, a pure function of its arguments, or an error (internal: use easeml.plan).';
 
--- With the rights of its caller: nobody learns how long other tenants' trials take.
+-- With the rights of its caller, so that no tenant learns how long other tenants' trials take.
 CREATE FUNCTION easeml.timed_trials(data easeml.datasets) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n_rows bigint := (SELECT greatest(sum(p.n_train_rows), 1) FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id);
@@ -32,7 +32,7 @@ BEGIN
                 ELSE u.seconds END AS usual_seconds
             FROM units u
         ), epochs AS (
-            -- Of an epoch that was cut short, the units that there are stand for all.
+            -- If an epoch was cut short, its recorded units stand for all.
             SELECT u.trial_id, u.epoch, u.n_slots, bool_or(u.is_batched) AS is_batched, split_part(coalesce(min(s.device), 'cpu'), ':', 1) AS device_kind,
                 ceil(u.n_partitions::float8 / u.n_slots) * avg(u.usual_seconds) AS train_seconds, avg(u.seconds - u.usual_seconds) FILTER (WHERE u.is_first) AS reading_seconds,
                 ceil(u.n_partitions::float8 / u.n_slots) * coalesce((
@@ -84,13 +84,13 @@ BEGIN
                     lag(u.finished_at) OVER (PARTITION BY u.trial_id ORDER BY u.started_at)))::float8 AS seconds FROM units u
             )
             SELECT jsonb_object_agg(m.architecture, m.seconds) FROM (
-                -- A trial is looked up once, not for each of its units: where an old snapshot keeps the versions of its row, a look goes through all of them.
+                -- A trial is looked up once, not for each of its units: if an old snapshot keeps the versions of its row, each lookup goes through all of them.
                 SELECT t.architecture, sum(o.seconds) / sum(o.n) AS seconds FROM (
                     SELECT w.trial_id, sum(w.seconds) AS seconds, count(*) AS n FROM waits w
                     WHERE w.seconds BETWEEN 0.0005 AND (SELECT greatest(0.5, 10 * percentile_cont(0.5) WITHIN GROUP (ORDER BY v.seconds)) FROM waits v WHERE v.seconds >= 0.0005)
                     GROUP BY w.trial_id) o JOIN easeml.trials t USING (trial_id)
                 GROUP BY t.architecture) m),
-        -- From the call of the newest runs to their first unit, and from their last one to their end; those that waited for others tell nothing.
+        -- From the call of the newest runs to their first unit, and from their last one to their end; runs that waited for others do not count.
         'margin_seconds', (
             SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY m.seconds) FROM (
                 SELECT extract(epoch FROM min(t.started_at) - r.created_at + (r.finished_at - max(t.finished_at)))::float8 AS seconds
@@ -132,7 +132,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.plan_goal(interval, double precision, double precision) IS 'Checks the limits of a plan and returns them as a json object (internal: use easeml.plan).';
 
--- SECURITY DEFINER, because only easeml.make_plan plans, and it takes whatever it is given. It reads no row of a tenant: these come as values, and are checked first.
+-- SECURITY DEFINER, because only easeml.make_plan plans, and it trusts its arguments. It reads no row of a tenant: rows come as values, and are checked first.
 CREATE FUNCTION easeml.plan_search_on(data easeml.datasets, search jsonb, price_list text, goal jsonb, known jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs := jsonb_populate_record(NULL::easeml.runs, search);

@@ -100,7 +100,7 @@ CREATE FUNCTION easeml.keep_first_plan(run easeml.runs, plan jsonb) RETURNS void
 DECLARE
     total jsonb;
 BEGIN
-    -- Whoever drops the list waits for this transaction, and then finds the run.
+    -- A transaction that drops the list waits for this one, and then finds the run.
     PERFORM FROM easeml.price_lists l WHERE l.price_list = run.price_list FOR KEY SHARE;
     IF NOT FOUND THEN
         PERFORM easeml.fail('ML010', format('price list %s was dropped in this moment', run.price_list), hint => 'SELECT * FROM easeml.prices lists those that there are.');

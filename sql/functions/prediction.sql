@@ -1,4 +1,4 @@
--- Prediction. The functions that predict run with the rights of whoever asks: there current_user is true, also below SET ROLE and inside
+-- Prediction. The functions that predict run with the rights of the role that asks, because only there current_user is true, also below SET ROLE and inside
 -- another's SECURITY DEFINER function. They leave that name with the session, in PL/Python's GD, which only a superuser's code can write.
 -- easeml.open_serving alone runs with the owner's rights: it takes the name from there, takes values only, and refuses without a name.
 

@@ -1,5 +1,5 @@
 -- Limits of tenants. Runs start and resume behind easeml.requests, for a proven caller. Tenants insert blocks themselves, so a trigger
--- counts them, after the rows, once row-level security has let them pass, so that nobody learns another's limits by trying.
+-- counts them, after the rows, once row-level security has let them pass, so that no tenant learns another's limits by trying.
 -- Limits do not apply to superusers: a restore must bring back all rows.
 
 CREATE FUNCTION easeml.used_hours(tenant name) RETURNS double precision LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -30,7 +30,7 @@ $$;
 COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks, copies of them on nodes, encoders, events, answers of nodes, refreshes and live checkpoints, and what the disk holds of the examples of its tasks (internal).';
 
 -- Sizes for those who may know how much a tenant keeps but not read it. It is read with the rights of easeml_owner;
--- current_user is who asks.
+-- current_user is the role that asks.
 CREATE VIEW easeml.kept_sizes WITH (security_barrier) AS
 SELECT k.tenant, k.n_bytes FROM (SELECT c.tenant, c.n_bytes FROM easeml.checkpoints c
     UNION ALL SELECT d.tenant, pg_column_size(d.encoder) FROM easeml.datasets d
@@ -62,7 +62,7 @@ $$;
 COMMENT ON FUNCTION easeml.is_bound_by_limits(name) IS 'Says whether limits apply to a role: to all but superusers (internal).';
 
 -- Each run that a tenant starts or resumes moves its clock on, by a quarter of a second and a millisecond for each trial. Where that clock is
--- more than five seconds ahead, the next start waits for it, but only while others have open runs. The clock stands in no run, so dropping runs gives nothing back.
+-- more than five seconds ahead, the next start waits for it, but only while others have open runs. The clock is not kept in any run, so dropping runs gives nothing back.
 CREATE FUNCTION easeml.seconds_ahead(asker name) RETURNS double precision LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ahead double precision := (SELECT extract(epoch FROM r.paced_until - clock_timestamp()) - 5 FROM easeml.tenant_roles r WHERE r.tenant = asker);
@@ -93,7 +93,7 @@ BEGIN
     IF easeml.seconds_ahead(asker) = 0 OR NOT easeml.is_bound_by_limits(caller) THEN
         RETURN;
     END IF;
-    -- Sessions of one tenant wait one after another; nobody else needs the row.
+    -- Sessions of one tenant wait for one another; no other role needs the row.
     PERFORM FROM easeml.tenant_roles r WHERE r.tenant = asker FOR NO KEY UPDATE;
     PERFORM pg_sleep(easeml.seconds_ahead(asker));
 END
@@ -195,7 +195,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.check_byte_limit() IS 'Refuses packed data beyond the tenant''s limit (trigger).';
--- The condition is evaluated for whoever inserts: easeml_owner adds the partitions, a tenant the blocks, a superuser who restores a dump both.
+-- The condition is evaluated for the inserting role: easeml_owner adds the partitions, a tenant the blocks, a superuser who restores a dump both.
 CREATE TRIGGER block_bytes AFTER INSERT ON easeml.blocks REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.check_byte_limit();
 CREATE TRIGGER partition_bytes AFTER INSERT ON easeml.partitions REFERENCING NEW TABLE AS added

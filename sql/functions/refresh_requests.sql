@@ -1,7 +1,7 @@
 -- What easeml does with refreshes for tenants, with the rights of easeml_owner: behind easeml.requests, for a proven caller.
 
 CREATE FUNCTION easeml.kind_of_source(dataset_source text, OUT kind text, OUT is_foreign_code boolean) LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    -- By the catalog: its schema may be one that the service must not look into.
+    -- By the catalog, because the service may have no right to its schema.
     SELECT CASE c.relkind WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table' ELSE 'a table' END || ' of ' || quote_ident(a.rolname), c.relkind = 'v' AND NOT a.rolsuper
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles a ON a.oid = c.relowner
     WHERE format('%I.%I', n.nspname, c.relname) = dataset_source AND c.relkind IN ('r', 'v', 'm', 'p', 'f')
@@ -136,7 +136,7 @@ BEGIN
         PERFORM easeml.fail('ML001', 'outcome: nothing of the kind has happened', hint => 'Call easeml.advance_refresh.');
     END IF;
     IF told.outcome = 'training' THEN
-        -- What answers now goes on answering until the new trials have been compared with it.
+        -- The present trial keeps answering until the new trials have been compared with it.
         PERFORM easeml.lock_serving(asker, name);
         INSERT INTO easeml.deployments (tenant, dataset_name, trial_id) VALUES (asker, name, told.before_trial_id) ON CONFLICT DO NOTHING;
         PERFORM easeml.note_serving(asker, name, 'deployed');

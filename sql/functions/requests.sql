@@ -27,12 +27,12 @@ BEGIN
     IF jsonb_typeof(NEW.arguments) IS DISTINCT FROM 'object' THEN
         PERFORM easeml.fail('ML001', format('arguments: expected a json object, got %s', coalesce(jsonb_typeof(NEW.arguments), 'NULL')), hint => 'Call the functions of the guide instead.');
     END IF;
-    -- Somebody's view over the door lets others in.
+    -- A user's view over this view would let other roles in.
     IF NOT pg_has_role(NEW.caller, 'easeml_tenant', 'USAGE') THEN
         PERFORM easeml.fail('ML004', format('role %s is no tenant', quote_ident(NEW.caller)), hint => 'An administrator makes it one: SELECT easeml.create_tenant(role).');
     END IF;
     asker := easeml.register_tenant(NEW.caller);
-    -- Here, since the service, which begins the runs of tasks, waits for nobody.
+    -- Only here, because the service, which begins the runs of tasks, must not wait for a tenant.
     IF NEW.action IN ('select_models', 'resume', 'run_task') THEN
         PERFORM easeml.await_pace(NEW.caller, asker);
     END IF;
@@ -105,7 +105,7 @@ BEGIN
     IF found IS NOT NULL THEN
         RETURN found;
     END IF;
-    -- A name with rows belongs to whoever made them, even if that role is gone and this one has its name.
+    -- A name with rows belongs to the role that made them, even if that role is gone and this one has the same name.
     WHILE EXISTS (SELECT FROM easeml.tenant_roles t WHERE t.tenant = candidate::name) OR EXISTS (SELECT FROM easeml.tenants t WHERE t.tenant = candidate::name)
         OR EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = candidate::name) OR EXISTS (SELECT FROM easeml.tenant_usage u WHERE u.tenant = candidate::name) LOOP
         n := n + 1;
@@ -125,7 +125,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.register_tenant(name) IS 'Returns which tenant a role is; makes it one at its first request (internal).';
 
--- What a dump says of roles, see security/dump.sql.
+-- Roles as a dump names them, see security/dump.sql.
 CREATE FUNCTION easeml.restore_role() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     NEW.role := to_regrole(quote_ident(NEW.role_name));

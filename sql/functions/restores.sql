@@ -1,6 +1,6 @@
 -- Restoring a dump. CREATE EXTENSION makes the foreign keys, so they are there before the rows, and a parallel pg_restore loads the tables of
 -- an extension in any order. So the triggers of security/dump.sql switch foreign keys off while a table is loaded, and easeml.finish_restore,
--- which a coordinator calls before it takes over, looks at them all.
+-- which a coordinator calls before it takes over, checks them all.
 
 CREATE FUNCTION easeml.begin_restoring() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -25,7 +25,7 @@ COMMENT ON FUNCTION easeml.begin_restoring() IS 'Switches foreign keys off while
 
 CREATE FUNCTION easeml.end_restoring() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- Counted here and not later: until somebody asks, slots may be removed and runs dropped.
+    -- Counted here and not later, because slots may be removed and runs dropped before the check.
     UPDATE easeml.restored_tables r SET n_rows = CASE WHEN current_setting('track_counts')::boolean
         THEN r.n_rows + pg_stat_get_xact_tuples_inserted(TG_RELID) - current_setting('easeml.rows_before')::bigint END
     FROM pg_stat_get_activity(pg_backend_pid()) a WHERE r.table_name = TG_TABLE_NAME AND r.backend_pid = a.pid AND r.backend_started = a.backend_start;

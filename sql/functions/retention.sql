@@ -111,7 +111,7 @@ BEGIN
         free := ARRAY(SELECT r.run_id FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
             WHERE r.run_id = ANY (run_ids));
     ELSE
-        -- Whoever deploys a trial locks this row first; what is being deployed stays, and nobody waits.
+        -- A transaction that deploys a trial locks this row first. So a trial that is being deployed stays, and nothing waits.
         free := ARRAY(SELECT r.run_id FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
             WHERE r.run_id = ANY (run_ids) FOR NO KEY UPDATE OF m SKIP LOCKED);
     END IF;
@@ -247,7 +247,7 @@ DECLARE
     run_ids bigint[];
 BEGIN
     after := coalesce(after, 0);
-    is_dry := coalesce(is_dry, true); -- nothing leaves unless somebody says so
+    is_dry := coalesce(is_dry, true); -- nothing is removed unless an administrator says so
     IF NOT EXISTS (SELECT FROM easeml.retention_rules() u WHERE u.what = prune_batch.what) THEN
         PERFORM easeml.fail('ML001', format('what: there is nothing called %s to remove', quote_nullable(what)),
             hint => (SELECT 'Choose one of: ' || string_agg(u.what, ', ') || '.' FROM easeml.retention_rules() u));

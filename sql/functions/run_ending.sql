@@ -87,7 +87,7 @@ BEGIN
         AND r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = r.run_id AND w.status = 'running' FOR NO KEY UPDATE SKIP LOCKED)
         AND EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND e.best_metric_value IS NOT NULL
             AND NOT EXISTS (SELECT FROM easeml.deployments p WHERE p.trial_id = e.trial_id) FOR UPDATE SKIP LOCKED)
-        -- A member that was trained again is worth more than its validation metric says.
+        -- A member that was trained again is better than its validation metric shows.
         AND NOT EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND NOT EXISTS (
             SELECT FROM easeml.trials t WHERE t.run_id = r.run_id AND t.trial_id <> e.trial_id
                 AND CASE WHEN t.best_metric_value = e.best_metric_value THEN NOT jsonb_path_exists(e.config, '$.members[*].refit_epochs') AND (e.best_loss IS NULL OR t.best_loss <= e.best_loss)

@@ -61,7 +61,7 @@ CREATE FUNCTION easeml.lock_run(caller name, asker name, run_id bigint) RETURNS 
 DECLARE
     run easeml.runs := easeml.run_of(caller, asker, run_id);
 BEGIN
-    -- As it is once nobody else changes it. The run before its trials, as everybody: in another order two could wait for each other.
+    -- Read again once no other transaction can change it. The run is locked before its trials, as everywhere: in another order two transactions could deadlock.
     SELECT r.* INTO run FROM easeml.runs r WHERE r.run_id = lock_run.run_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         PERFORM easeml.fail_run(run_id);
@@ -145,7 +145,7 @@ BEGIN
     END IF;
     DELETE FROM easeml.runs r WHERE r.run_id = run.run_id;
     PERFORM easeml.note_serving(run.tenant, name, 'dropped');
-    -- Without runs a dataset is as new: its next run says the metric, unless somebody has.
+    -- Without runs a dataset is as new: its next run sets the metric, unless a user has.
     DELETE FROM easeml.serving_metrics m WHERE m.tenant = run.tenant AND m.dataset_name = name AND NOT m.is_chosen
         AND NOT EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = m.tenant AND d.dataset_name = m.dataset_name);
     RETURN NULL;

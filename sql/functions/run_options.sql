@@ -67,10 +67,10 @@ BEGIN
         RETURN '{}';
     END IF;
     IF most IS NOT NULL THEN
-        -- Whoever serves all tenants may ask for each, and a tenant for itself.
+        -- A role that serves all tenants may ask for each of them, and a tenant for itself.
         n_left := most - coalesce(CASE WHEN has_function_privilege('easeml.kept_bytes(name)', 'EXECUTE') THEN easeml.kept_bytes(data.tenant) ELSE easeml.used_bytes(data.tenant) END, 0);
     END IF;
-    -- What a node has already counts for nothing, so the one that needs least comes first, and is taken again and again.
+    -- Rows that a node already has cost nothing, so the node that needs least comes first, and is chosen every time.
     RETURN (SELECT coalesce(array_agg(f.segment_id ORDER BY f.segment_id) FILTER (WHERE n_left IS NULL OR f.n_lacking = 0 OR f.so_far <= n_left OR is_open AND f.place = 1), '{}')
         FROM (SELECT l.segment_id, l.n_lacking, sum(l.n_lacking) OVER w AS so_far, row_number() OVER w AS place
             FROM (SELECT g.segment_id, coalesce(sum(p.n_bytes) FILTER (WHERE p.home_segment_id IS DISTINCT FROM g.segment_id AND NOT EXISTS (SELECT FROM easeml.row_copies c

@@ -1,4 +1,4 @@
--- What a run tells at its end, in sentences.
+-- The summary of a run at its end, in sentences.
 
 CREATE FUNCTION easeml.metric_text(value double precision) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     -- Four digits, as people compare them.

@@ -14,7 +14,7 @@ DECLARE
 BEGIN
     SELECT r.tenant, EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = r.tenant AND d.dataset_name = dataset) INTO own, is_own
     FROM easeml.tenant_roles r WHERE r.role = account;
-    -- What others grant comes after what is one's own and what is named in full: no grant changes what those mean.
+    -- Grants of others come after one's own datasets and full names, so that no grant changes the meaning of those.
     IF is_own THEN
         tenant := own;
         dataset_name := dataset;
@@ -27,7 +27,7 @@ BEGIN
             WHERE g.tenant = prefix::name AND g.dataset_name = rest AND g.grantee = account;
         END IF;
         IF tenant IS NULL THEN
-            -- The oldest grant answers, so that a later one of somebody else stops no call that works. A name that begins with a
+            -- The oldest grant answers, so that a later grant of another tenant breaks no call that works. A name that begins with a
             -- tenant's means no dataset of others, also when that tenant's is gone.
             is_owned := dot > 1 AND (EXISTS (SELECT FROM easeml.tenant_roles r WHERE r.tenant::text = prefix) OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname::text = prefix));
             SELECT (array_agg(g.tenant ORDER BY g.granted_at, g.tenant))[1], dataset, (array_agg(g.serving_only ORDER BY g.granted_at, g.tenant))[1],
@@ -127,7 +127,7 @@ $$;
 COMMENT ON FUNCTION easeml.serving_trial(name, text, bigint) IS
     'Finds the trial that answers a role for a dataset: the one named, else the one that easeml.serving shows. Refuses roles to which the tenant has not granted use (internal).';
 
--- The role waits for nobody: what another session of it holds locked is not counted. Nor does its time zone choose the day.
+-- The role never waits: if another session of it has locked the row, the statement is not counted. Nor does its time zone choose the day.
 CREATE FUNCTION easeml.log_prediction(tenant name, dataset_name text, asker name, trial_id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET timezone = 'UTC' AS $$
 DECLARE

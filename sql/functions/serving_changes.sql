@@ -46,7 +46,7 @@ BEGIN
     IF answering = note_takeover.trial_id THEN
         RETURN;
     END IF;
-    -- A unit waits for nobody's transaction: what it cannot write down is written down with the next change.
+    -- A unit never waits for another transaction: a change that it cannot record now is recorded with the next one.
     PERFORM FROM easeml.serving_metrics m WHERE m.tenant = better.tenant AND m.dataset_name = better.dataset_name AND m.metric = better.metric
         AND NOT EXISTS (SELECT FROM easeml.deployments p WHERE p.tenant = m.tenant AND p.dataset_name = m.dataset_name)
         AND NOT EXISTS (SELECT FROM easeml.trials l WHERE l.trial_id = answering

@@ -80,7 +80,7 @@ DECLARE
     found easeml.segments;
 BEGIN
     IF place ? 'workers' THEN
-        -- Whichever answers; a segment that nobody has looked at may be one of them.
+        -- Any of them that answers; a segment that has never been checked may be one of them.
         SELECT g.* INTO found FROM easeml.segments g WHERE g.engine = 'citus' AND g.content IS NULL AND (g.facts IS NULL OR concat_ws(' ', g.facts #>> '{citus,group}', g.facts #>> '{citus,name}', g.facts #>> '{citus,port}') = ANY (string_to_array(place ->> 'workers', '/')) AND g.facts ->> 'database' = current_database())
         ORDER BY g.facts IS NULL, g.segment_id LIMIT 1;
         IF found.segment_id IS NULL THEN
@@ -184,7 +184,7 @@ COMMENT ON FUNCTION easeml.begin_packing(name, name, jsonb) IS 'Records a datase
 
 CREATE FUNCTION easeml.ask_for_packing(arguments jsonb, relation regclass) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    -- The types here say which definition is right, where a table of this server stands for those of the nodes.
+    -- If a table of this server stands for those of the nodes, its types are the right definition.
     columns jsonb := (SELECT jsonb_object_agg(a.attname, CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname::text ELSE format('%I.%I', t.typnamespace::regnamespace, t.typname) END)
         FROM pg_attribute a JOIN pg_type b ON b.oid = a.atttypid JOIN pg_type t ON t.oid = CASE WHEN b.typtype = 'd' THEN b.typbasetype ELSE b.oid END
         WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND has_column_privilege(relation, a.attnum, 'SELECT'));

@@ -1,7 +1,7 @@
 -- Predicting for a whole table: reads the caller's relation with the caller's rights, packs it, and passes packed bytes.
 
--- PL/Python reads a number that it returns from a text. Whole columns come back as bytes instead, which only need a look at their length:
--- what stands before the numbers is the server's own, so that any bytes make a legal array.
+-- PL/Python reads a number that it returns from a text. Whole columns come back as bytes instead, of which only the length must be checked:
+-- the header before the numbers is the server's own, so that any bytes make a legal array.
 CREATE FUNCTION easeml.bytes_as_numbers(stored bytea) RETURNS double precision[] LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
 COMMENT ON FUNCTION easeml.bytes_as_numbers(bytea) IS 'Reinterprets bytes as the array that the server stores as those bytes, unchecked (internal: for easeml.numbers_of alone).';
 
@@ -36,7 +36,7 @@ $$;
 COMMENT ON FUNCTION easeml.write_predictions(text, oid, text, bigint, text, text[], boolean) IS
     'Reads a relation with the rights of the caller, predicts in batches, and fills a new table or adds to one that is there; returns the number of rows or an error (internal: use easeml.predict_table).';
 
--- The two functions below mean names as the caller's search_path says, so they do not set one: each name and operator in them is qualified.
+-- The two functions below resolve names by the caller's search_path, so they do not set one: each name and operator in them is qualified.
 CREATE FUNCTION easeml.find_output(output text, if_exists text) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
     parts text[];

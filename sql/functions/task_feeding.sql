@@ -1,4 +1,4 @@
--- Feeding examples, and labelling them, with the rights of whoever does it: labelling functions never run as the service.
+-- Feeding examples, and labelling them, with the rights of the role that does it: labelling functions never run as the service.
 
 CREATE FUNCTION easeml.read_examples(specification jsonb, classes text[], examples text, OUT found jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.task_examples import read_examples

@@ -128,12 +128,12 @@ COMMENT ON FUNCTION easeml.check_task(name, text, text, double precision, double
 CREATE FUNCTION easeml.tensor_column(entry jsonb, is_required boolean) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%I %s%s CONSTRAINT %I CHECK (%s)', i.column, i.type, CASE WHEN is_required THEN ' NOT NULL' ELSE '' END, format('%s is %s', i.column, i.text),
         CASE WHEN i.type = 'bytea' THEN format('octet_length(%I) = %s', i.column, i.n_values)
-            -- A place for each object, or NULL: which are legal, the constraint of the table says.
+            -- A place for each object, or NULL: the constraint of the table says which are legal.
             WHEN i.role = 'link' THEN format('array_dims(%1$I) = format(''[1:%%s]'', cardinality(%1$I))', i.column)
-            -- Each is one look at the array; && finds no NULL. Of a series or tree the first size is the number of its objects.
+            -- Each is one pass over the array; && finds no NULL. Of a series or tree the first size is the number of its objects.
             WHEN i.role = 'object' THEN format('cardinality(%1$I) BETWEEN %2$s AND %3$s AND array_dims(%1$I) = format(''[1:%%s]'', cardinality(%1$I) / %2$s) || %4$L AND num_nulls(VARIADIC %1$I) = 0 AND NOT %1$I && ''{NaN,Infinity,-Infinity}''',
                 i.column, i.n_values, i.n_values * i.most_objects, (SELECT string_agg(format('[1:%s]', s), '') FROM unnest(i.shape) s))
-            -- An empty array has no dimensions at all, which alone would be neither right nor wrong.
+            -- An empty array has no dimensions at all, so a condition on them alone would be neither true nor false.
             ELSE format('cardinality(%I) = %s AND array_dims(%1$I) = %3$L AND num_nulls(VARIADIC %1$I) = 0 AND NOT %1$I && ''{NaN,Infinity,-Infinity}''', i.column, i.n_values, (SELECT string_agg(format('[1:%s]', s), '') FROM unnest(i.shape) s)) END)
     FROM jsonb_to_record(entry) i("column" text, type text, text text, n_values bigint, shape integer[], role text, most_objects bigint)
 $$;
@@ -148,7 +148,7 @@ CREATE FUNCTION easeml.objects_constraint(specification jsonb) RETURNS text LANG
 $$;
 COMMENT ON FUNCTION easeml.objects_constraint(jsonb) IS 'Returns the constraints of a table of series or trees, as SQL writes them: nothing for other tasks (internal).';
 
--- Each object leads to later ones only, so no cycle is possible and one look at each is enough.
+-- Each object links to later ones only, so no cycle is possible and one check of each is enough.
 CREATE FUNCTION easeml.is_tree(n_objects integer, links integer[], n_links integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     depths integer[];
@@ -199,7 +199,7 @@ BEGIN
         FROM jsonb_array_elements((task.specification -> 'inputs') || coalesce(output, '[]')) i);
     -- An INSERT into the view is one of each row here: of those a few look.
     EXECUTE format('CREATE TRIGGER example_bytes BEFORE INSERT ON %s FOR EACH STATEMENT WHEN ((pg_trigger_depth() = 0 OR random() < 0.01) AND easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.check_example_limit()', relation);
-    -- Privileges on columns leave no way to lock the table; what was fed stays as it is, but for its switch.
+    -- Privileges on columns leave no way to lock the table; a fed example stays unchanged, except for its switch.
     EXECUTE format('GRANT SELECT, INSERT (%s, output), UPDATE (is_on) ON %s TO %I', names, relation, caller);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO easeml_admin', relation);
 END

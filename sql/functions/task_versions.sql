@@ -35,7 +35,7 @@ BEGIN
     INSERT INTO easeml.task_versions (dataset_id, tenant, task_id, n_examples, n_off, n_changed, n_packed_bytes, n_kept_bytes)
     SELECT p.dataset_id, task.tenant, task.task_id, sum(p.n_train_rows + p.n_validation_rows + p.n_test_rows), (facts ->> 'n_off')::bigint, (facts ->> 'n_changed')::bigint,
         sum(p.n_bytes - p.n_kept_bytes), sum(p.n_kept_bytes) FROM easeml.partitions p WHERE p.dataset_id = finish_task_version.dataset_id GROUP BY p.dataset_id;
-    -- Versions that nobody trained on, and whose blocks nobody shares, are of no use any more.
+    -- Versions that no run trained on, and whose blocks no other version shares, are no longer needed.
     DELETE FROM easeml.datasets d WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name AND d.dataset_id <> finish_task_version.dataset_id
         AND NOT EXISTS (SELECT FROM easeml.runs r WHERE r.dataset_id = d.dataset_id) AND NOT EXISTS (SELECT FROM easeml.kept_blocks k WHERE k.holder_id = d.dataset_id AND k.dataset_id <> d.dataset_id);
 END
@@ -50,7 +50,7 @@ return guarded(plpy, run_reason, n_pending, pending_minutes, has_run, is_wanted,
 $$;
 COMMENT ON FUNCTION easeml.run_reason(integer, double precision, boolean, boolean, integer, integer, double precision) IS 'Returns why a run of a task is due, or NULL, a pure function of its arguments (internal).';
 
--- The server counts the rows that transactions insert and change, so a look costs nothing, whatever tenants feed; a count that was lost in a crash differs, too.
+-- The server counts the rows that transactions insert and change, so a check costs nothing, whatever tenants feed; a count that was lost in a crash differs, too.
 CREATE FUNCTION easeml.counted_changes(examples text) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_stat_get_tuples_inserted(r) + pg_stat_get_tuples_updated(r) + pg_stat_get_tuples_deleted(r) FROM (SELECT to_regclass(examples)::oid) c(r)
 $$;
@@ -80,7 +80,7 @@ CREATE FUNCTION easeml.due_tasks(is_first boolean) RETURNS SETOF bigint LANGUAGE
             OR t.not_before <= clock_timestamp())
         AND (t.not_before IS NULL OR t.not_before <= clock_timestamp())
         AND (is_first OR NOT easeml.is_task_running(t))
-    -- Tenants take turns: nobody's first task waits for all tasks of another.
+    -- Tenants take turns, so that no tenant's first task waits for all tasks of another.
     ORDER BY row_number() OVER (PARTITION BY t.tenant ORDER BY t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id), t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id
 $$;
 COMMENT ON FUNCTION easeml.due_tasks(boolean) IS 'Returns the tasks that the service should check: those that were fed, switched or asked to run since its last check; is_first: all (internal).';
@@ -114,12 +114,12 @@ BEGIN
     END IF;
     wait_seconds := easeml.seconds_ahead(task.tenant);
     IF wait_seconds > 0 THEN
-        -- Nobody has the service begin runs faster than it may begin them itself. Why the task was due may be known to this coordinator alone.
+        -- No tenant may make the service begin runs faster than the tenant could begin them itself. The reason why the task was due may be known only to this coordinator.
         UPDATE easeml.tasks t SET not_before = clock_timestamp() + make_interval(secs => wait_seconds) WHERE t.task_id = task.task_id;
         PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
         RETURN NULL;
     END IF;
-    n_changes := easeml.counted_changes(task.examples);  -- before the rows are counted: what is fed meanwhile shows at the next look
+    n_changes := easeml.counted_changes(task.examples);  -- before the rows are counted, so that rows fed meanwhile show at the next check
     BEGIN
         newest := (SELECT d.dataset_id FROM easeml.datasets d WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name ORDER BY d.version DESC LIMIT 1);
         new_n_pending := easeml.pending_examples(task, newest);

@@ -75,7 +75,7 @@ DECLARE
 BEGIN
     EXECUTE format('CREATE VIEW %s AS SELECT example_id, %s FROM %s', place, columns, examples);
     EXECUTE format('CREATE VIEW %I.%I AS SELECT example_id, fed_at, is_on, %s FROM %s', schema, name || '_refine', columns, examples);
-    -- What the constraints of the table would refuse, the trigger tells in a line, unless COPY or somebody's own function is under way, whose lines say where. Variables have the names of the columns.
+    -- The trigger reports in one line what the constraints of the table would refuse, unless COPY or a user's function is running, whose CONTEXT lines say where. Variables have the names of the columns.
     SELECT string_agg(format('%I %s := NEW.%1$I;', a.attname, format_type(a.atttypid, NULL)), ' '),
         string_agg(format('WHEN %1$I IS NULL THEN %2$L', a.attname, a.attname || ': expected a value, got NULL'), ' ') FILTER (WHERE a.attnotnull)
     INTO variables, missing FROM pg_attribute a WHERE a.attrelid = examples::regclass AND a.attname = ANY (inputs || 'output'::text);

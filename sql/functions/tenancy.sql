@@ -113,7 +113,7 @@ COMMENT ON FUNCTION easeml.close_arm(bigint, bigint) IS 'Records the quality and
 CREATE FUNCTION easeml.keep_beliefs(run_id bigint, beliefs jsonb, lease_number bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
-    -- They follow from what is recorded already: nobody waits for the disk.
+    -- They follow from rows that are recorded already, so the commit need not wait for the disk.
     PERFORM set_config('synchronous_commit', 'off', true);
     INSERT INTO easeml.posteriors AS p (arm_id, run_id, tenant, mean, deviation, bound, cost, expected_seconds)
     SELECT a.arm_id, a.run_id, a.tenant, b.mean, b.deviation, b.bound, b.cost, b.expected_seconds

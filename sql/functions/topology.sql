@@ -22,7 +22,7 @@ COMMENT ON FUNCTION easeml.check_slot_options(integer, integer, text, bigint) IS
 
 CREATE FUNCTION easeml.lock_topology() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- A row that only administrators can lock. An advisory lock is anybody's; and tenants who place datasets hold weaker locks of segments.
+    -- A row that only administrators can lock. Any role could take an advisory lock, and tenants who place datasets hold weaker locks of segments.
     PERFORM FROM easeml.segments g WHERE g.segment_id = 1 FOR NO KEY UPDATE;
 END
 $$;

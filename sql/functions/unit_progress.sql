@@ -1,7 +1,7 @@
 -- Opening a unit, and counting it as done: each step refuses a unit that is no longer due. All run in the session of the slot.
 
 -- As long as anybody's old snapshot keeps all versions of a row, an index finds the newest by going through all of them, and each unit adds some. So a
--- session remembers where the rows of its unit lay when it last saw them, and looks on that page first. Who finds nothing there looks once more: somebody changed the row
+-- session remembers where the rows of its unit lay when it last saw them, and looks on that page first. A session that finds nothing there looks once more, because another one changed the row
 -- just then. It looks at the whole page, which removes dead versions from it: to fetch one place does not, and the row would go from page to page.
 CREATE FUNCTION easeml.trial_place(trial_id bigint) RETURNS tid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -48,7 +48,7 @@ DECLARE
     rank integer := coalesce((unit #>> '{gang,rank}')::integer, 0);
     first_step integer := (unit ->> 'step')::integer - rank;
 BEGIN
-    -- What somebody's open transaction holds could not be recorded in the end: better to know before the work than after.
+    -- If an open transaction of somebody else has locked the rows, the unit could not be recorded in the end; it is better to know that before the work.
     -- Of a gang only the first rank asks, or the ranks would hold the row from one another.
     FOR look IN 1..2 LOOP
         place := easeml.trial_place((unit ->> 'trial_id')::bigint);

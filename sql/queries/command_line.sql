@@ -27,7 +27,7 @@ SELECT * FROM easeml.serving ORDER BY dataset_name, tenant
 SELECT * FROM easeml.slot_status ORDER BY slot_id
 
 -- name: node
--- The segment of that name, to be looked at: only administrators may.
+-- The segment of that name, to be checked; only administrators may.
 SELECT g.segment_id, g.segment_name, g.service, g.token, g.engine, g.content FROM easeml.segments g WHERE g.segment_id = easeml.find_segment(%(segment)s)
 
 -- name: segments
@@ -136,7 +136,7 @@ SELECT (SELECT run_id FROM easeml.run_status ORDER BY run_id DESC LIMIT 1) AS ru
 SELECT * FROM easeml.leaderboard WHERE run_id = %(run_id)s ORDER BY rank, trial_id
 
 -- name: summary
--- What a run tells, a sentence a row.
+-- The summary of a run, one sentence per row.
 SELECT s AS sentence FROM easeml.run_summary(%(run_id)s) s
 
 -- name: events

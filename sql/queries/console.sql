@@ -39,7 +39,7 @@ SELECT r.run_id, r.dataset_name, r.dataset_version, r.status, r.procedure, r.n_t
 FROM easeml.run_status r WHERE r.run_id = %(run_id)s
 
 -- name: summary
--- What a run has come to, in sentences.
+-- The summary of a run, in sentences.
 SELECT s.sentence FROM easeml.run_summary(%(run_id)s) s(sentence)
 
 -- name: leaderboard

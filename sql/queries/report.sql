@@ -55,6 +55,6 @@ SELECT p.revision, p.reason, p.n_slots, extract(epoch FROM p.made_at - s.created
 FROM easeml.plan_revisions p JOIN easeml.run_status s USING (run_id) WHERE p.run_id = %(run_id)s ORDER BY p.revision
 
 -- name: stages
--- What was planned for each stage of the run when it began, beside what came of it.
+-- What was planned for each stage of the run when it began, beside what happened.
 SELECT label, seconds_planned, seconds_p95_planned, seconds, cost_planned, cost, n_slots_planned, n_slots, reason
 FROM easeml.plan_accuracy WHERE run_id = %(run_id)s ORDER BY stage

@@ -2,7 +2,7 @@
 DO $dump$
 DECLARE
     item record;
-    -- What pg_dump, pg_restore and psql with a plain dump set, and nobody else. Functions of easeml have a search_path of their own, so what
+    -- A setting that pg_dump, pg_restore and psql with a plain dump make, and no other session. Functions of easeml have a search_path of their own, so what
     -- they insert in such a session is no restore.
     is_restore text := $$current_setting('row_security') = 'off' AND current_setting('check_function_bodies') = 'off'
         AND current_setting('search_path') = '' AND current_setting('is_superuser') = 'on'$$;
@@ -46,7 +46,7 @@ BEGIN
     END LOOP;
 END
 $dump$;
--- What a dump says of roles and of itself is read although foreign keys are off.
+-- The rows of a dump about roles and about itself are checked even while foreign keys are off.
 ALTER TABLE easeml.tenant_roles ENABLE ALWAYS TRIGGER restored_role;
 ALTER TABLE easeml.dataset_grants ENABLE ALWAYS TRIGGER restored_grantee;
 ALTER TABLE easeml.dumps ENABLE ALWAYS TRIGGER dump_version;

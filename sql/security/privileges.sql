@@ -1,8 +1,8 @@
--- Who may do what. Tenants read their own rows and write no table: easeml.requests is their door, and easeml_owner acts behind it.
+-- Who may do what. Tenants read their own rows and write no table: they insert into easeml.requests, and easeml_owner carries the requests out.
 -- Readers read all results and no data; the coordinator trains for all; administrators may do all but what needs a superuser.
 
 GRANT easeml_tenant, easeml_reader, easeml_coordinator TO easeml_admin;
--- Whoever was given use of a dataset predicts, tenant or not.
+-- Any role that was granted use of a dataset may predict, tenant or not.
 GRANT USAGE ON SCHEMA easeml TO PUBLIC;
 
 -- An update finds owners that this script has chosen; rights are given anew while the installer owns everything.
@@ -34,12 +34,12 @@ BEGIN
                 EXECUTE format('CREATE POLICY own_rows ON %s FOR SELECT TO easeml_tenant USING (tenant = (SELECT easeml.current_tenant()))', item.relation);
             END IF;
             IF item.relation_name NOT IN ('blocks', 'node_answers', 'checkpoints', 'checkpoint_chunks', 'prediction_audits', 'prediction_log') THEN
-                -- Whoever is a tenant, too, may read all columns of the rows that a policy shows, so of these tables only its own are shown.
+                -- A reader that is also a tenant may read all columns of the rows that a policy shows, so it sees only its own rows of these tables.
                 EXECUTE format('DROP POLICY IF EXISTS read_rows ON %s', item.relation);
                 EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (%s)', item.relation,
                     CASE WHEN item.relation_name IN ('datasets', 'partitions', 'evaluations') THEN '(SELECT easeml.reads_for_all())' ELSE 'true' END);
-                -- These tell values of rows: the encoder holds categories, labels and means; statistics of a few rows are their targets;
-                -- a checksum of a few rows tells which of the possible targets is theirs.
+                -- These reveal values of rows: the encoder holds categories, labels and means; statistics of a few rows are their targets;
+                -- a checksum of a few rows reveals which of the possible targets is theirs.
                 EXECUTE (SELECT format('GRANT SELECT (%s) ON %s TO easeml_reader', string_agg(quote_ident(attname), ', '), item.relation)
                     FROM pg_attribute WHERE attrelid = item.relation AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('encoder', 'statistics', 'checksum', 'classes'));
             END IF;
@@ -76,7 +76,7 @@ CREATE POLICY packed_rows ON easeml.blocks FOR INSERT TO easeml_tenant WITH CHEC
 -- The rule of what answers, where predictions and requests are carried out.
 GRANT SELECT ON easeml.answering TO easeml_owner;
 
--- Packing reads the blocks of the version before; whoever has a task sees its examples.
+-- Packing reads the blocks of the version before; the owner of a task sees its examples.
 GRANT SELECT ON easeml.version_blocks TO easeml_owner;
 REVOKE SELECT ON easeml.version_blocks FROM easeml_reader;
 GRANT USAGE ON SCHEMA easeml_tasks TO easeml_tenant, easeml_admin;
@@ -105,7 +105,7 @@ BEGIN
             ('PUBLIC', '{infer,infer_output,predict,predict_value,predict_row,predict_probabilities,predict_table}'::text[]),
             ('PUBLIC', '{class_probabilities,predict_json,predict_numbers,predict_bytes,predict_packed,numbers_of,open_serving,write_predictions,
                 find_source,find_output,qualified_name,fail,hide_context,raise_failure,array_bytes,version}'),
-            -- They read with the rights of their caller; examined_trial refuses in words whoever may not see the rows.
+            -- They read with the rights of their caller; examined_trial refuses, with an explanation, every role that may not see the rows.
             ('PUBLIC', '{evaluate,confusion_matrix,roc_curve,calibration,class_metrics,residuals,held_out_answers,explain,explain_row,examined_trial,examine_trial,examination}'),
             ('easeml_tenant', '{answering_trial,fail_unanswered,fail_untrained_task,hyperparameter_importance,hyperparameter_importances}'),
             ('easeml_reader', '{hyperparameter_importance,hyperparameter_importances}'),
@@ -164,14 +164,14 @@ REVOKE INSERT, UPDATE, DELETE ON easeml.price_lists, easeml.instance_types FROM 
 REVOKE INSERT, UPDATE, DELETE ON easeml.registered_architectures FROM easeml_coordinator, easeml_owner;
 REVOKE DELETE ON easeml.registered_architectures FROM easeml_admin;
 
--- Whoever registers a program lets it run as the coordinator, which is more than an administrator may: PostgreSQL has a role for that.
+-- A registered program runs as the coordinator's user, which is more than an administrator may do: PostgreSQL has a role for that.
 REVOKE INSERT, UPDATE, DELETE ON easeml.provisioners FROM easeml_admin, easeml_coordinator, easeml_owner;
 REVOKE SELECT ON easeml.provisioners FROM easeml_tenant, easeml_reader;
 GRANT SELECT (provisioner, price_list, max_slots) ON easeml.provisioners TO easeml_tenant, easeml_reader;
 GRANT INSERT (provisioner, max_slots), UPDATE (max_slots) ON easeml.provisioners TO easeml_admin;
 GRANT INSERT, DELETE ON easeml.provisioners TO pg_execute_server_program;
 
--- What a server says of itself is for those who look after it.
+-- The facts of a server are for its administrators.
 REVOKE SELECT ON easeml.segments FROM easeml_tenant, easeml_reader;
 GRANT SELECT (segment_id, segment_name, engine, service, checked_at, refusal, content) ON easeml.segments TO easeml_tenant, easeml_reader;
 
@@ -185,7 +185,7 @@ REVOKE SELECT ON easeml.policy_memory, easeml.dumps, easeml.restored_tables FROM
 ALTER TABLE easeml.checkpoints OWNER TO easeml_coordinator;
 ALTER TABLE easeml.checkpoint_chunks OWNER TO easeml_coordinator;
 
--- easeml.analyse_grown renews the statistics of these, which only an owner may do. It acts as easeml_owner, and nobody can become that role.
+-- easeml.analyse_grown renews the statistics of these, which only an owner may do. It acts as easeml_owner, a role that no user can become.
 ALTER TABLE easeml.runs OWNER TO easeml_owner;
 ALTER TABLE easeml.arms OWNER TO easeml_owner;
 ALTER TABLE easeml.trials OWNER TO easeml_owner;

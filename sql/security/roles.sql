@@ -8,7 +8,7 @@ BEGIN
             EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);
         END IF;
     END LOOP;
-    -- Whoever became easeml_owner would see and write the rows of all tenants.
+    -- A user who became easeml_owner would see and write the rows of all tenants.
     IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = 'easeml_owner' AND (r.rolcanlogin OR r.rolsuper OR r.rolbypassrls OR r.rolcreaterole))
         OR EXISTS (SELECT FROM pg_catalog.pg_auth_members m WHERE m.roleid = 'easeml_owner'::regrole
             OR m.member = 'easeml_owner'::regrole AND m.roleid <> 'pg_read_all_stats'::regrole) THEN

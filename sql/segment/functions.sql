@@ -1,4 +1,4 @@
--- What a node says of itself, and whom it serves.
+-- The facts of a node, and the segment that it serves.
 
 CREATE FUNCTION easeml_segment.version() RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml_segment'

@@ -1,4 +1,4 @@
--- Nobody works here but members of easeml_segment. They own what they write, since only an owner may vacuum it.
+-- Only members of easeml_segment work here. They own the tables that they write, because only an owner may vacuum a table.
 DO $privileges$
 DECLARE
     item record;

@@ -1,4 +1,4 @@
--- Who works on a node: the login role that the coordinator's service names is a member. Roles belong to the cluster, so it may exist already.
+-- The role that works on a node: the login role that the coordinator's service names is a member. Roles belong to the cluster, so it may exist already.
 DO $roles$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'easeml_segment') THEN

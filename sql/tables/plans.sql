@@ -1,4 +1,4 @@
--- Plans of runs: what was planned when, and what came of it.
+-- Plans of runs: what was planned when, and the outcome.
 
 CREATE TABLE easeml.plans (
     run_id bigint NOT NULL,

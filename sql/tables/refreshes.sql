@@ -1,4 +1,4 @@
--- Datasets that are trained again on new rows, and what came of it each time.
+-- Datasets that are trained again on new rows, and the outcome of each time.
 
 CREATE TABLE easeml.refresh_rules (
     tenant name NOT NULL,

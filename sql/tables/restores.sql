@@ -1,4 +1,4 @@
--- What a restored dump says of itself, and which tables wait to be checked.
+-- The facts of a restored dump about itself, and the tables that wait to be checked.
 
 CREATE TABLE easeml.dumps (
     version text NOT NULL,

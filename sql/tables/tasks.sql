@@ -1,4 +1,4 @@
--- Tasks: what goes in and what comes out, as a program says it, and the examples that were fed. docs/design/tasks.md says why it is built so.
+-- Tasks: inputs and outputs, as a program declares them, and the examples that were fed. docs/design/tasks.md says why it is built so.
 
 -- The examples of tasks: a table for each, which easeml_owner makes and owns. So the service packs them without running anything of a tenant's.
 CREATE SCHEMA easeml_tasks;

@@ -36,7 +36,7 @@ LEFT JOIN LATERAL (
     FROM easeml.arms a WHERE a.run_id = r.run_id) q ON true
 LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_units_done) AS n_units) w ON true
 LEFT JOIN LATERAL (
-    -- One row for certain: who does not ask for the best trial, such as easeml.wait, does not pay for it.
+    -- Exactly one row, so that a query that does not need the best trial, such as that of easeml.wait, does not pay for it.
     SELECT (array_agg(trial_id ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END, best_loss, architecture <> 'ensemble', trial_number))[1] AS trial_id
     FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL) b ON true
 CROSS JOIN LATERAL (SELECT CASE WHEN r.price_list IS NOT NULL THEN easeml.planned_cost(r.run_id, t.slot_seconds)

@@ -1,4 +1,4 @@
--- What answers, and why. The rule stands here once: functions that predict ask easeml.answering, too.
+-- Which trial answers, and why. The rule is written only here: functions that predict also query easeml.answering.
 
 CREATE VIEW easeml.answering WITH (security_invoker) AS
 SELECT m.tenant, m.dataset_name, m.metric, m.is_higher_better, p.trial_id IS NOT NULL AS is_deployed, t.trial_id, t.run_id, r.dataset_id, t.best_checkpoint_id AS checkpoint_id
@@ -6,7 +6,7 @@ FROM easeml.serving_metrics m
 LEFT JOIN easeml.deployments p USING (tenant, dataset_name)
 LEFT JOIN LATERAL (
     SELECT c.trial_id FROM easeml.datasets d JOIN easeml.runs n USING (dataset_id) JOIN easeml.trials c USING (run_id) LEFT JOIN easeml.task_versions v USING (dataset_id)
-    -- The deployed trial is asked about here, so that nobody looks for another where there is one.
+    -- The deployed trial is checked here, so that no other is searched for if there is one.
     WHERE p.trial_id IS NULL AND d.tenant = m.tenant AND d.dataset_name = m.dataset_name AND n.metric = m.metric AND c.best_checkpoint_id IS NOT NULL
     -- A task is to know what was fed, and each of its versions has its own validation rows: the newest one that a run has finished on answers.
     ORDER BY CASE WHEN v.task_id IS NOT NULL AND n.status = 'finished' THEN d.version END DESC NULLS LAST, CASE WHEN m.is_higher_better THEN -c.best_metric_value ELSE c.best_metric_value END NULLS LAST, c.best_loss, c.architecture <> 'ensemble', c.trial_id LIMIT 1) b ON true

@@ -54,7 +54,7 @@ SELECT place, revision, label, arm, bracket, target_epochs, extract(epoch FROM b
 FROM easeml.executed_stages WHERE run_id = %(run_id)s AND ended_at IS NULL ORDER BY place DESC LIMIT 1
 
 -- name: read_standing
--- How a run stands, and what is known of how long its trials take.
+-- The progress of a run, and the known durations of its trials.
 SELECT easeml.run_standing(r) AS standing FROM easeml.runs r WHERE r.run_id = %(run_id)s AND r.status IN ('queued', 'running')
     AND (SELECT count(*) <= 20000 FROM easeml.trials t WHERE t.run_id = r.run_id)
 

@@ -142,7 +142,7 @@ SELECT easeml.drop_vain_ensemble(%(run_id)s, %(lease_number)s)
 SELECT run_id FROM easeml.runs WHERE run_id = %(run_id)s AND status IN ('queued', 'running')
 
 -- name: finish_run
--- The end of a run: failed when no trial came to anything because all failed.
+-- The end of a run: failed if all trials failed, else finished.
 UPDATE easeml.runs r SET finished_at = clock_timestamp(),
     status = CASE WHEN f.n_failed = f.n THEN 'failed' ELSE 'finished' END,
     failure_reason = CASE WHEN f.n_failed = f.n THEN format('all %%s trials failed; the first: %%s', f.n, f.first_reason) END
@@ -152,13 +152,13 @@ WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s
 RETURNING r.run_id
 
 -- name: note_serving
--- With the end of a run another trial may answer: of a task, one of a newer version. What somebody holds is written down with the next change.
+-- With the end of a run another trial may answer: of a task, one of a newer version. If the row is locked, the change is recorded with the next one.
 SELECT easeml.note_serving(m.tenant, m.dataset_name, 'better') FROM (
     SELECT m.tenant, m.dataset_name FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
     WHERE r.run_id = %(run_id)s FOR NO KEY UPDATE OF m SKIP LOCKED) m
 
 -- name: note_summary
--- What a run that has ended tells, as the last event of its history.
+-- The summary of a run that has ended, as the last event of its history.
 INSERT INTO easeml.events (tenant, run_id, kind, message)
 SELECT r.tenant, r.run_id, 'summary', left((SELECT string_agg(s, ' ') FROM easeml.run_summary(r.run_id) s), 2000) FROM easeml.runs r
 WHERE r.run_id = %(run_id)s AND r.status = 'finished' FOR KEY SHARE SKIP LOCKED ON CONFLICT DO NOTHING
@@ -169,7 +169,7 @@ INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
 SELECT tenant, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s FOR KEY SHARE SKIP LOCKED ON CONFLICT DO NOTHING
 
 -- name: due_refreshes
--- Of each tenant the dataset of which a refresh has had a step to take for longest: its run is over, or its source is to be looked at; with the role of the tenant.
+-- For each tenant the dataset whose refresh has been due for longest, because its run is over or its source must be checked; with the role of the tenant.
 SELECT DISTINCT ON (u.tenant) u.dataset_name, a.rolname::text AS role FROM easeml.refresh_rules u JOIN easeml.tenant_roles t USING (tenant) JOIN pg_roles a ON a.oid = t.role
 LEFT JOIN LATERAL (SELECT f.run_id FROM easeml.refreshes f WHERE f.tenant = u.tenant AND f.dataset_name = u.dataset_name AND f.outcome = 'training' ORDER BY f.refresh_id DESC LIMIT 1) b ON true
 WHERE (u.not_before IS NULL OR u.not_before <= clock_timestamp()) AND CASE WHEN b.run_id IS NULL THEN u.next_at <= clock_timestamp()
@@ -178,7 +178,7 @@ WHERE (u.not_before IS NULL OR u.not_before <= clock_timestamp()) AND CASE WHEN 
 ORDER BY u.tenant, u.next_at
 
 -- name: refresh_problem
--- Why a step could not be taken; it is tried again later. No row where somebody holds it.
+-- Why a step could not be taken; it is tried again later. No row if it is locked.
 UPDATE easeml.refresh_rules u SET problem = left(%(problem)s, 1000), not_before = clock_timestamp() + %(rest_seconds)s * interval '1 second'
 FROM easeml.tenant_roles t WHERE t.tenant = u.tenant AND t.role = to_regrole(quote_ident(%(role)s)) AND (u.tenant, u.dataset_name) IN (
     SELECT w.tenant, w.dataset_name FROM easeml.refresh_rules w WHERE w.dataset_name = %(dataset_name)s FOR NO KEY UPDATE SKIP LOCKED)

@@ -1,7 +1,7 @@
 -- The lease, signs of life, slots.
 
 -- name: read_holder
--- The lease, and whether somebody holds it: a session that is still there, and gave a sign of life within 30 seconds. The start tells a session from a later one of the same number.
+-- The lease, and whether it is held: by a session that still exists and gave a sign of life within 30 seconds. The start distinguishes a session from a later one of the same number.
 SELECT l.lease_number, c.stopped_at IS NULL AND c.heartbeat_at > clock_timestamp() - interval '30 seconds'
     AND EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = l.holder_pid AND coalesce(a.backend_start = l.holder_started, true)) AS is_held
 FROM easeml.coordinator_lease l LEFT JOIN easeml.coordinators c USING (lease_number)

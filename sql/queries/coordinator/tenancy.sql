@@ -9,7 +9,7 @@ SELECT t.policy, t.prior, t.seed, coalesce((SELECT y.max_wait_seconds FROM easem
 SELECT tenant::text AS name, weight, extract(epoch FROM deadline)::double precision AS deadline_seconds, max_slots FROM easeml.tenants
 
 -- name: history
--- What closed arms of the newest runs came to, if every trial went to its end, or was given up by its procedure: what was cut short says little of either quality or cost. Of 500 runs each tenant has as many as any other that has them: nobody teaches priors alone.
+-- Results of closed arms of the newest runs, if every trial ran to its end or was stopped by its procedure; an arm that was cut short says little about quality or cost. Of 500 runs each tenant has as many as any other that has them: nobody teaches priors alone.
 SELECT a.run_id, d.task, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.quality, a.cost_seconds,
     n.n_epochs::double precision * p.n_rows::double precision AS work
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
@@ -30,7 +30,7 @@ SELECT memory FROM easeml.policy_memory WHERE policy = %(policy)s
 SELECT run_id, prior AS name, link, degrees_of_freedom, noise_variance, mean, covariance, fitted FROM easeml.priors WHERE run_id = ANY (%(run_ids)s)
 
 -- name: keep_priors
--- The first prior of a run stays. Nobody waits for the disk: what opens an arm later does, and with it all that was written before.
+-- The first prior of a run stays. The commit does not wait for the disk: a later opening of an arm does, and with it everything written before.
 INSERT INTO easeml.priors (run_id, tenant, prior, link, degrees_of_freedom, noise_variance, mean, covariance, fitted, arm_ids)
 SELECT r.run_id, r.tenant, p.prior, p.link, p.degrees_of_freedom, p.noise_variance, p.mean, p.covariance, p.fitted, p.arm_ids
 FROM jsonb_to_recordset(%(priors)s::jsonb) p(run_id bigint, prior text, link text, degrees_of_freedom float8, noise_variance float8, mean float8[], covariance float8[], fitted jsonb, arm_ids bigint[])
@@ -42,7 +42,7 @@ WHERE %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) AND
 SELECT easeml.open_arm(%(opening)s::jsonb) AS opening
 
 -- name: close_arm
--- What an arm came to.
+-- The result of an arm.
 SELECT easeml.close_arm(%(arm_id)s, %(lease_number)s)
 
 -- name: close_arms
