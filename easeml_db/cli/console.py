@@ -33,7 +33,7 @@ def console(host: str, port: int, remote: bool, dsn: str | None) -> None:
             f"--host: {host} may be reached from other machines, and passwords would cross the network unencrypted",
             hint="Leave it out and use an SSH tunnel; --remote allows it all the same.",
         )
-    # A password of the environment is not for those who log in.
+    # Users who log in must not get a password from the environment.
     for name in ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSSLCERT", "PGSSLKEY"):
         os.environ.pop(name, None)
     try:

@@ -127,7 +127,7 @@ def _say_as(connection: Connection, tenant: DemoTenant, name: str, console: Demo
         console.execute(connection, tenant.statement("reset_role"))
 
 
-# What came of it
+# The outcome
 
 
 def _explain(connection: Connection, run_ids: Sequence[int], console: DemoConsole) -> None:

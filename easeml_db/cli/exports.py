@@ -35,7 +35,7 @@ def export_command(
     with database(dsn) as connection:
         contents = bytes(call(connection, "export_trial", dataset, trial_id=trial_id))
     try:
-        with path.open("wb" if force else "xb") as file:  # a link that somebody has prepared there is not followed
+        with path.open("wb" if force else "xb") as file:  # does not follow a link that another user has put there
             file.write(contents)
     except FileExistsError as error:
         raise taken from error

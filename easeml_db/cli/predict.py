@@ -105,7 +105,7 @@ def _predict_table(
 def _predict_row(dataset: str, row: Any, trial_id: int | None, dsn: str | None, as_json: bool) -> None:
     inputs = _inputs(row)
     with database(dsn) as connection:
-        # The row function, not the scalar one: it also says how sure it is, and who answered.
+        # The row function, not the scalar one: it also returns the probability, and the trial that answered.
         answer = connection.execute(
             "SELECT * FROM easeml.predict_row(%s, %s, %s)", [dataset, inputs, trial_id]
         ).fetchone()

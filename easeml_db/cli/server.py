@@ -84,7 +84,7 @@ def status(folder: Path | None, as_json: bool) -> None:
 def psql(folder: Path | None, arguments: tuple[str, ...]) -> None:
     """Open psql on the private server; further arguments are psql's own."""
     server = embedded(folder)
-    # A tenant who may create schemas could make one of the superuser's name, where "$user" would look first.
+    # A tenant who may create schemas could make one of the superuser's name, which "$user" would search first.
     dsn = make_conninfo(server.dsn(), options="-c search_path=public")
     client = Path(server.facts["binaries"]) / "psql"
     if not client.exists():

@@ -22,7 +22,7 @@ from easeml_db.errors import ServerUnavailable
 
 POLL_SECONDS = 0.2
 AWAY_SECONDS = 60.0
-INTERRUPTED = 130  # as shells say of what Ctrl-C ended
+INTERRUPTED = 130  # the exit code that shells give a command ended by Ctrl-C
 
 
 @click.command()

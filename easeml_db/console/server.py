@@ -22,7 +22,7 @@ def make_server(settings: Settings) -> BaseWSGIServer | MultiSocketServer:
 
     Of further connections than MOST_CONNECTIONS none is accepted until another has ended, or was idle for IDLE_SECONDS.
     """
-    # Neither how many wait for a thread nor who asked what is for the terminal of whoever started it.
+    # Do not log waiting requests or requests themselves to the terminal of the user who started it.
     logging.getLogger("waitress").setLevel(logging.ERROR)
     return create_server(
         make_app(settings), host=settings.host, port=settings.port, threads=N_THREADS, ident=None,

@@ -42,7 +42,7 @@ class ArmOpening:
         self._held_since: float | None = None
         self._refused: dict[int, float] = {}  # until when a run is passed over
         self._planned_seconds: dict[int, dict[int, float]] = {}  # by arm, by run
-        self._to_fail: dict[int, str] = {}  # runs that cannot be served and whose rows somebody held, with the reason
+        self._to_fail: dict[int, str] = {}  # runs that cannot be served and whose rows were locked, with the reason
 
     async def take_up(self) -> Mapping[str, Any]:
         """Read the tenancy settings and the results of past runs; return the policy's memory, to be restored once all
@@ -127,7 +127,7 @@ class ArmOpening:
             prior = self._pool.prior_of(run)
             self._records.began(run.run_id, prior, [arm.arm_id for arm in run.arms])
         self._pool.put_run(run, prior)
-        # The first epochs of a race say what its arms cost, and a plan knows it.
+        # The first epochs of a race show what its arms cost, and a plan knows it.
         is_planned = self._dispatcher.runs[run.run_id].allocation.follows_plan
         if not is_planned and (run.search is None or not is_run_wide(run.search.procedure)):
             self._dispatcher.runs.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
@@ -217,7 +217,7 @@ class ArmOpening:
         try:
             number = await self._lease.write(self._tenancy.open_arm(opening))
         except (NotFound, StaleLease):
-            self._refused[opening.run_id] = now_seconds + HOLD_SECONDS  # somebody may hold the run's row
+            self._refused[opening.run_id] = now_seconds + HOLD_SECONDS  # the run's row may be locked
             await self.renew(opening.run_id)  # the tables were ahead: it is over, gone, or its arm is open
             return True
         self._pool.opened(opening, number)
@@ -235,7 +235,7 @@ class ArmOpening:
             except StaleLease:
                 continue
             if arm is not None and not arm.is_closed:
-                self._dispatcher.runs.not_closed(run_id, arm_id)  # somebody holds its row, or a trial is open again
+                self._dispatcher.runs.not_closed(run_id, arm_id)  # its row is locked, or a trial is open again
             elif arm is not None and run_id in self._pool:
                 self._pool.arm_closed(self._dispatcher.runs[run_id].run, arm)
                 self._records.changed(run_id)
@@ -245,7 +245,7 @@ class ArmOpening:
         """The runs that were served already, while a newcomer is timed: its turn is before their next, for a moment."""
         served = self._pool.served_runs() if self._dispatcher.claims.is_newcomer_timed() else []
         if not served:
-            self._held_since = None  # the moment begins once somebody waits
+            self._held_since = None  # the interval begins once a tenant waits
             return []
         self._held_since = now_seconds if self._held_since is None else self._held_since
         return served if now_seconds < self._held_since + HOLD_SECONDS else []

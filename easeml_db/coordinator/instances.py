@@ -44,7 +44,7 @@ class Instances:
         self._store, self._provisioner, self._lease = store, provisioner, lease
         self._board, self._clock, self._open_slots = board, clock, open_slots
         self._known: dict[int, Instance] = {}
-        self._stopping: dict[int, float] = {}  # told to stop; until when nothing more is done about it
+        self._stopping: dict[int, float] = {}  # stop requested; until when it is not requested again
         self._failures: dict[int, list[str]] = {}  # by run
         self._n_in_a_row: dict[int, int] = {}  # failures since an instance came up, by run
         self._unrecorded: list[InstanceMessage] = []  # what an open transaction keeps from being recorded

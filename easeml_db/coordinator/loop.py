@@ -299,7 +299,7 @@ class Coordinator:
             with contextlib.suppress(OutOfSpace):
                 await self._lease.heartbeat()
                 await self._arms.fail_later()
-                await self._failed_time.charge()  # what somebody's transaction held
+                await self._failed_time.charge()  # charges that a lock of somebody's transaction delayed
             await self._tasks.advance()
             if await self._slots.recover():
                 await self._open_slots()

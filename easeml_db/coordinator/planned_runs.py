@@ -25,7 +25,7 @@ from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan, StageRec
 from easeml_db.errors import EasemlError
 
 LEAST_CHECK_SECONDS, CHECK_SHARE = 2.0, 0.02  # of the time that the plan takes: how often a run is forecast
-RESTS = 20  # times as long as that took: the loop does nothing else meanwhile, and slots wait for it
+RESTS = 20  # times as long as that took: meanwhile the loop did nothing else, and slots waited for it
 MOST_FAILURES = 12  # of instances, one after another and none there: then the run fails
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
 FAILURES_BEFORE_REPLAN = 3

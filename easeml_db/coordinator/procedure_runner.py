@@ -22,7 +22,7 @@ from easeml_db.errors import EasemlError, NotFound, StaleLease
 from easeml_db.words.run import Run
 from easeml_db.words.training_unit import TrainingUnit
 
-# Where somebody holds the rows of trials, they are asked about again so much later, twice as much each time.
+# If the rows of trials are locked, the runner asks again after this time, doubled each time.
 FIRST_HOLD_SECONDS, LAST_HOLD_SECONDS = 0.02, 1.0
 DECISIONS_AT_ONCE = 200  # in one transaction, which takes tens of milliseconds
 

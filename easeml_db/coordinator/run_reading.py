@@ -29,7 +29,7 @@ class RunReading:
     ) -> None:
         self._runs, self._tenancy, self._known, self._arms = runs, tenancy, known, arms
         self._after_each = after_each
-        self._told: dict[int, None] = {}  # in the order in which that was told
+        self._told: dict[int, None] = {}  # in the order of the notifications
 
     def __bool__(self) -> bool:
         return bool(self._told)

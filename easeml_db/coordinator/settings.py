@@ -13,4 +13,4 @@ class Settings:
     max_attempts: int = 3
     reclaim_bytes: int = 2 << 20  # pruned bytes that are worth a vacuum, and at least this fraction of the live ones:
     reclaim_fraction: float = 0.1  # a vacuum reads the whole index, so its price grows with them
-    is_replanning: bool = True  # else a planned run keeps its first plan, whatever comes
+    is_replanning: bool = True  # otherwise a planned run keeps its first plan, whatever happens

@@ -118,7 +118,7 @@ class Sizing:
             most[stage.instance_type] = min(most[stage.instance_type], cap)
         mine = self._instances.of(plan.run_id)
         held = [each for each in mine if each.instance_type == stage.instance_type]
-        # Slots of this server have their sessions, but for those that are added.
+        # Slots of this server have their sessions already, except added ones.
         young = [] if plan.is_local else held
         ages = [(each.status == "ready", self._instances.age(each, now_seconds)) for each in young]
         return Circumstances(now_seconds, cost, stage.instance_type, len(held), most, tuple(ages))

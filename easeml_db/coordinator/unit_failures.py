@@ -79,7 +79,7 @@ class UnitFailures:
             raise error  # every unit would fail alike, and no trial is to blame
         elif order.measured_seconds:  # beside others a trial may fail that would not fail alone
             self._dispatcher.refused(order.slot_id, is_counted=False)
-        elif order.is_batch:  # nobody knows whose fault it was: alone, whoever is to blame fails alone
+        elif order.is_batch:  # it is unknown whose fault it was; run alone, only the trial at fault fails
             self._dispatcher.refused(order.slot_id)
             await self._try_again(order, error)
         else:

@@ -18,11 +18,12 @@ SETTINGS = {
     "max_wal_size": "'4GB'",
     "max_connections": "200",
     "client_connection_check_interval": "'1s'",
-    # As of disks without heads: else a query of a tenant reads all that an index knows of it to spare a few pages.
+    # The cost on solid-state disks. With the default, a query of a tenant reads all its index entries to spare a few
+    # pages.
     "random_page_cost": "1.1",
     "work_mem": "'16MB'",  # the units of a large run are sorted in memory
     "jit": "off",  # what it compiles takes longer than the queries of the views
-    # Others may reach this server by TCP: who comes and goes is known, and nobody holds locks or fills the disk.
+    # Others may reach this server by TCP: log who connects, and keep sessions from holding locks or filling the disk.
     "password_encryption": "'scram-sha-256'",
     "authentication_timeout": "'20s'",
     "idle_in_transaction_session_timeout": "'10min'",
@@ -45,8 +46,9 @@ def initialise(cluster: Path, binaries: Path) -> None:
     """Make the data directory; the superuser's password is in a file beside it. Raises ServerUnavailable."""
     secret = cluster.parent / "password"
     write_private(secret, secrets.token_urlsafe(18))
-    # initdb writes PG_VERSION long before it is done: whoever interrupts it leaves no cluster, but a folder beside it.
-    # Each attempt has a folder of its own, since an interrupted one may still be at work: it removes what it made.
+    # initdb writes PG_VERSION long before it is done. So it works in a folder beside: an interrupt leaves no half-made
+    # cluster. Each attempt has a folder of its own, since an interrupted one may still be at work: it removes what it
+    # made.
     if cluster.exists():
         shutil.rmtree(cluster)
     for left in cluster.parent.glob(f"{cluster.name}.unfinished-*"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from easeml_db.local.private_files import open_to_append, write_private
 from easeml_db.local.processes import coordinator_environment, end_process, server_identity
 
-# Coordinators that this process started: they outlive it, so nobody waits for them, and Python would complain.
+# Coordinators that this process started. They outlive it, so it never waits for them, about which Python would warn.
 _children: list[subprocess.Popen[bytes]] = []
 
 

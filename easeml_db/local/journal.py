@@ -49,7 +49,7 @@ class Journal:
                     if one.unit.trial_id in failures:
                         self._write("failed", str(failures[one.unit.trial_id]), _unit(one))
             case UnitFailed(order, error):
-                # Nobody's fault: it was cancelled, at the end of its run's time too, or its session is gone.
+                # Nobody's fault: it was cancelled (also at the end of its run's time), or its session is gone.
                 self._write("lost" if isinstance(error, SlotLost) else "failed", str(error), _unit(order))
             case SlotStuck(order, reason, slot_ids):
                 self._write("stuck", reason, _unit(order) | {"slot_ids": list(slot_ids)})

@@ -20,7 +20,7 @@ from easeml_db.postgres.store_session import StoreSession
 HOST = "127.0.0.1"
 REQUEST_SECONDS, MAX_LINE = 5.0, 8192
 MAX_AT_ONCE = 16  # connections: any user of the machine may open some, and the coordinator needs files for its slots
-FRESH_SECONDS = 1.0  # however often it is asked, the tables are looked at once a second
+FRESH_SECONDS = 1.0  # however often the page is requested, the tables are read at most once a second
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 UNWANTED = {"version", "started_at", "lease_number"}
 

@@ -42,7 +42,7 @@ LIKE = """SELECT format('OWNER %%I ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg
             THEN 'a locale provider or locale' END
     ], NULL) AS own
     FROM pg_catalog.pg_database d, pg_catalog.pg_database t WHERE d.datname = %s AND t.datname = 'template0'"""
-# What an interrupted DROP DATABASE leaves: nobody can connect to it, and it can only be dropped again.
+# An interrupted DROP DATABASE leaves a database to which nobody can connect, and which can only be dropped again.
 HALF_DROPPED = "SELECT FROM pg_catalog.pg_database d WHERE d.datname = %s AND d.datconnlimit = -2"
 SESSIONS = """SELECT count(*) AS n FROM pg_catalog.pg_stat_activity
     WHERE datname = %s AND pid <> pg_catalog.pg_backend_pid() AND backend_type = 'client backend'"""

@@ -33,7 +33,7 @@ from easeml_db.postgres.connection import connect_now, server_error
 from easeml_db.postgres.versions import check_available, is_older, update_extension
 
 Connection = psycopg.Connection[dict[str, Any]]
-# What somebody has put into a database: tables that belong to no extension, and what easeml knows.
+# User data in a database: tables that belong to no extension, and rows of easeml.
 TABLES = """SELECT count(*) AS n FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND s.nspname !~ '^pg_' AND s.nspname <> 'information_schema'
     AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d

@@ -19,7 +19,7 @@ from easeml_db.postgres import background
 from easeml_db.postgres.store_session import StoreSession
 
 LOOK_SECONDS = 0.2
-# Reading a run takes milliseconds, in which no unit is given out: very many new ones are told little by little.
+# Reading a run takes milliseconds, in which no unit is assigned, so very many new runs are reported in parts.
 MAX_RUNS_AT_ONCE, NEXT_RUNS_SECONDS = 20, 0.05
 
 

@@ -205,7 +205,7 @@ class PostgresExecutor:
         await self._drop_session(slot_id)
         if order is not None:
             self._answer(UnitFailed(order, SlotLost(f"slot {slot_id} was closed with its unit stuck")))
-            for other in order.slot_ids:  # of its gang: nobody waits for their answers any more
+            for other in order.slot_ids:  # of its gang: their answers are no longer awaited
                 if other in self._slots:
                     await self._drop_session(other)
                     self._begin_to_connect(other)

@@ -49,7 +49,7 @@ class Forecasts(OwnTurns):
             run_id = await self._due(session, began)
             if run_id is not None:
                 await session.row("record_forecast", run_id=run_id)
-        except EasemlError:  # a timeout, rows that somebody holds, no server: the next turn begins anew
+        except EasemlError:  # a timeout, locked rows, no server: the next turn begins anew
             await self._leave()
             if run_id is not None:
                 self._resting[run_id] = began + self._cadence.failed_seconds

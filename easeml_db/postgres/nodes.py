@@ -33,7 +33,7 @@ PATIENCE: dict[str, Any] = {
 }  # fmt: skip
 
 CITUS, GREENPLUM = "citus", "greenplum"
-# A node of a Citus cluster has our extensions for itself; on another server nobody reads this setting.
+# A node of a Citus cluster keeps our extensions to itself; other servers ignore this setting.
 OWN_DDL = "SELECT set_config('citus.enable_ddl_propagation', 'off', false)"
 OLDEST_CITUS = 12
 

@@ -11,7 +11,7 @@ DATA = """
 SELECT d.encoder::text AS encoder, p.home_segment_id FROM easeml.datasets d JOIN easeml.partitions p USING (dataset_id)
 WHERE dataset_id = %s AND p.partition_number = %s
 """
-BLOCKS_AT_ONCE = 32  # of about 2 MB: whoever looks after the session sees a new statement, however many rows there are
+BLOCKS_AT_ONCE = 32  # of about 2 MB: the watch for stuck sessions sees a new statement, however many rows there are
 
 
 @dataclass(frozen=True)

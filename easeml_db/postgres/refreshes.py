@@ -73,7 +73,7 @@ class Refreshes:
             if self._leading.lease_number:
                 try:
                     await self._look()
-                except EasemlError:  # no server, rows that somebody holds: the next look begins anew
+                except EasemlError:  # no server, locked rows: the next check begins anew
                     await self._leave()
 
     async def _look(self) -> None:
@@ -120,7 +120,7 @@ class Refreshes:
                     return
                 await asyncio.sleep(1)
         elif not await self._note(row, problem, rest_seconds=REST_SECONDS):
-            # Whoever holds the row of the rule would have a process started every few seconds.
+            # Otherwise a tenant that locks the row of its rule would cause a process every few seconds.
             self._rests[row["role"]] = time.monotonic() + REST_SECONDS
 
     async def _note(self, row: dict[str, Any], problem: str, *, rest_seconds: float) -> bool:

@@ -13,7 +13,7 @@ from easeml_db.words.run import Arm, Run, Search
 from easeml_db.words.trial import Trial
 
 Row = dict[str, Any]
-NONE_MET: frozenset[int] = frozenset()  # one for all: what nobody keeps need not be looked through
+NONE_MET: frozenset[int] = frozenset()  # one shared object, so that the garbage collector has fewer to scan
 
 
 @dataclass

@@ -82,7 +82,7 @@ class SlotSession:
 
     async def show_start(self, seconds: float) -> None:
         """Record how long it took to open this session: plans count it for each slot that starts."""
-        with contextlib.suppress(psycopg.Error):  # somebody holds the row: plans know it of other slots
+        with contextlib.suppress(psycopg.Error):  # the row is locked: plans know the time from other slots
             await self._connection.execute(SHOW_START, [seconds, self.slot_id])
 
     async def close(self) -> None:

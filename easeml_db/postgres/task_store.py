@@ -16,7 +16,7 @@ from easeml_db.postgres.store_session import SETTINGS, StoreSession
 
 DUE = "SELECT task_id FROM easeml.due_tasks(%(is_first)s) AS t(task_id)"
 ADVANCE = "SELECT easeml.advance_task(%(task_id)s, %(lease_number)s) AS run_id"
-HELD = 0  # instead of a run: somebody holds the task
+HELD = 0  # instead of a run: the task is locked
 LONGEST_WAIT_SECONDS = 8.0
 """Between two looks at a task that is held all the time."""
 
@@ -29,7 +29,7 @@ class PostgresTasks:
         self._working: asyncio.Task[None] | None = None
         self._connection: psycopg.AsyncConnection[dict[str, Any]] | None = None
         self._is_first = True  # tasks may have new architectures since the last coordinator
-        self._held: dict[int, tuple[float, float]] = {}  # tasks that nobody could look at: when again, after how long
+        self._held: dict[int, tuple[float, float]] = {}  # locked tasks: next check, and wait until then
 
     async def advance(self) -> None:
         """Check, in the background, tasks whose examples were fed or switched."""
@@ -51,7 +51,7 @@ class PostgresTasks:
         self._is_first = False
         for task_id in due_now(listed, self._held, time.monotonic()):
             _, waited = self._held.pop(task_id, (0.0, 0.0))
-            # What one task meets with, others need not wait for: it is looked at again later.
+            # An error of one task must not delay others: the task is checked again later.
             with contextlib.suppress(psycopg.Error):
                 values = {"task_id": task_id, "lease_number": self._session.lease_number}
                 row = await (await self._connection.execute(ADVANCE, values)).fetchone()

@@ -26,7 +26,7 @@ from easeml_db.words.training_unit import PILOT
 PILOT_SECONDS = 0.0
 N_ITERATIONS = 40  # of a pilot that measures alone
 UNIT_LEASE_SECONDS = 60.0
-SILENT_SECONDS = 3.6  # a session that takes longer to open is told of
+SILENT_SECONDS = 3.6  # a session that takes longer to open is reported
 
 
 class SimulatedExecutor:

@@ -93,7 +93,7 @@ CAREFUL_REAL = re.compile(
     r"(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)",
     re.IGNORECASE,
 )
-# Where a double precision would lose digits; whole numbers of so many digits alone are codes.
+# Numbers for which double precision would lose digits; whole numbers of that many digits are codes.
 CAREFUL_NUMERIC = re.compile(r"-?(?!0[0-9])(?:[0-9]{1,17}|[0-9]{1,1000}\.[0-9]{1,1000})")
 NUMERIC = re.compile(r"\s*[+-]?(?:[0-9]{1,1000}\.?[0-9]{0,1000}|\.[0-9]{1,1000})\s*")
 FIELD_TYPES = {

@@ -108,7 +108,7 @@ def _trained_together(session: Session, part: Sequence[Learner], blaming: Blamin
         if not session.kept(GAINS).pays(trials, passes):
             return None
         done = train_stacked(trials, passes, n_steps, SessionPause(session))
-    except (NotStackable, MemoryError, RuntimeError):  # alone, whoever is to blame fails alone
+    except (NotStackable, MemoryError, RuntimeError):  # trained alone, only the trial at fault fails
         return None
     seconds = (time.perf_counter() - started) / len(part)
     learnt = {}

@@ -88,7 +88,7 @@ def load(payload: Payload) -> Checkpoint:
     """Return the state in a payload. Raises CorruptCheckpoint."""
     data = bytes(payload)
     try:
-        # It refuses what is no such file, or is longer or shorter than it says.
+        # It refuses a file of another format, or one that is longer or shorter than it declares.
         entries = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
         (header_bytes,) = _LENGTH.unpack_from(data)
         header = json.loads(data[_LENGTH.size : _LENGTH.size + header_bytes])

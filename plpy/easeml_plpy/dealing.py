@@ -55,8 +55,8 @@ WITH keyed AS (
 )"""
 
 # Rows at even distances in the order of (label, hash) go to a split: exact counts overall, even shares of each label.
-# The first row of each label always trains, so that no class is unknown to the trials (where labels are kept).
-# All windows have that one order, so the rows are sorted once: who is left out is not counted, instead of set apart.
+# The first row of each label always trains, so that no class is unknown to the trials (where labels are kept). All
+# windows share that order, so the rows are sorted once: excluded rows are skipped in counting, not partitioned off.
 AT_RANDOM = """, marked AS (
     SELECT row, label, k, {has_labels} AND row_number() OVER (PARTITION BY label ORDER BY k) = 1 AS must_train
     FROM keyed
@@ -80,7 +80,7 @@ SELECT row, label, k, CASE
 FROM rest
 """
 
-# Rows of one time are told apart by the shuffle, so shares are exact.
+# The shuffle orders rows of equal time, so shares are exact.
 BY_TIME = """, ranked AS (
     SELECT row, label, k, row_number() OVER (ORDER BY s DESC, k) AS n FROM keyed
 )

@@ -137,7 +137,7 @@ class _Part:
         """Train on the first `n_rows` of each rank's partition."""
         rank = self.rank
         own = n_rows[rank.order.rank]
-        rank.gather(None)  # reading rows takes one longer than another; the steps wait for nobody long
+        rank.gather(None)  # ranks take different times to read rows; after this the steps wait little for each other
         with peers_lost():
             return train_jointly(
                 self.live,

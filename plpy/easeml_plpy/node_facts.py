@@ -11,7 +11,7 @@ from .session import Session, Statement, entry_point, only_column
 
 PACKAGES = ("torch", "numpy", "safetensors")
 
-# No session of easeml's: a node of another version has to be able to say so.
+# Not a session of easeml's, because a node of another version must be able to report its version.
 NODE: Statement[str] = Statement(
     "SELECT jsonb_build_object('identity', n.identity, 'holder', n.holder, 'extension', easeml_segment.version(),"
     " 'server', current_setting('server_version'), 'database',"

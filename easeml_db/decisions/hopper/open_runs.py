@@ -98,7 +98,7 @@ class OpenRuns:
         """Return the runs that are put aside."""
         return self._aside
 
-    # Which are worth a look
+    # Runs worth checking
 
     def active(self) -> Sequence[OpenRun]:
         """Return the runs with trials that run, may run, or need a pilot: first those of the tenant that is served

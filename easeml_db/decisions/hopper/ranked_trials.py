@@ -24,7 +24,7 @@ class TiedTrials:
 
     def __init__(self) -> None:
         self._candidates: dict[int, Candidate] = {}
-        self._turns: dict[int | None, list[Turn]] = {}  # by next partition (None: any), as far as somebody has asked
+        self._turns: dict[int | None, list[Turn]] = {}  # by next partition (None: any), filled on demand
         self._n_slots = 1
 
     def __bool__(self) -> bool:

@@ -20,7 +20,7 @@ class SlotBoard:
         self._active: dict[int, Slot] = {}  # slots that may get units
         self._held: frozenset[int] = frozenset()  # of these, those held for some run
         self._cached: dict[int, dict[int, set[int]]] = {}  # partitions by run, by slot with a session
-        self._absent: set[int] = set()  # slots whose session cannot be opened: nobody waits for them
+        self._absent: set[int] = set()  # slots whose session cannot be opened, for which nothing waits
         self._idle = _Ordered()  # slots with a session and without a unit that may get one, in order
         self._busy: dict[int, tuple[TrainingUnit, ...]] = {}  # several: those of a whole round or a batch
         self._gangs: dict[int, Sequence[int]] = {}  # slots of gangs, by their first

@@ -48,7 +48,7 @@ def _arm_stages(search: Search, arm: str | None) -> Iterator[Stage]:
     n_brackets = len({rung.bracket for rung in rungs})
     for rung in rungs:
         if rung.total_epochs:
-            is_last = rung.n_epochs >= search.max_epochs  # who has trained to the end is tested
+            is_last = rung.n_epochs >= search.max_epochs  # trials that have trained to the end are tested
             alternatives = tuple(_turns(architectures, rung, is_tested=is_last))
             label = stage_label(arm, rung, n_brackets)
             key = StageKey(arm or "", rung.bracket, rung.n_epochs)

@@ -136,7 +136,7 @@ class _Play:
                 " a procedure that declares its stages.",
             )
         ends = [curve[-1] for curve in curves if curve]
-        # Silverman's width, of a sample of so many; where all are alike, any width breaks ties.
+        # Silverman's width for a sample of this size; if all are alike, any width breaks ties.
         width = 1.06 * len(ends) ** -0.2 * float(np.std(ends)) if ends else 0.0
         moved = float(self._rng.normal()) * (width or TIE)
         return [score + moved for score in curves[int(self._rng.integers(len(curves)))]]

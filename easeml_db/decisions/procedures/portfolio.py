@@ -18,7 +18,7 @@ from easeml_db.decisions.search_space.specs import RESERVED
 from easeml_db.errors import InvalidArgument
 
 N_OF_HISTORY = 3  # configs that history adds before the shipped ones
-LEAST_DATASETS = 3  # on which trials of an architecture were measured, for history to say anything
+LEAST_DATASETS = 3  # on which trials of an architecture were measured, before history counts
 LEAST_TRIALS = 2  # of an architecture on one dataset: one alone is no better than any other
 
 Config = dict[str, Any]

@@ -44,7 +44,7 @@ class Choices:
         return len(self.options)
 
     def draw(self, rng: np.random.Generator) -> Value:
-        # Of one option numpy draws nothing, either, but takes a while to say so.
+        # numpy draws nothing for a single option, either, but takes longer.
         return self.options[int(rng.integers(len(self.options)))] if len(self.options) > 1 else self.options[0]
 
     def values(self) -> Sequence[Value]:

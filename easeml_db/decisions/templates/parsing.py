@@ -126,7 +126,7 @@ class _Parser:
         found = self._next
         if found.kind != "number" or found.text.startswith("-") or not found.text.strip("0"):
             raise self._refused("a dimension >= 1")
-        # Whoever writes a million digits should not have them multiplied.
+        # A number of a million digits should not be multiplied.
         if len(found.text.lstrip("0")) > 9 or int(found.text) > LARGEST_DIMENSION:
             raise self._refused(f"a dimension <= {LARGEST_DIMENSION}")
         self._advance()

@@ -12,7 +12,7 @@ class ToldRuns:
     """The chosen run, those with the largest gaps, and the others in turn, so that each is recorded eventually."""
 
     def __init__(self) -> None:
-        self._last: dict[int, int] = {}  # the decision that last told of a run
+        self._last: dict[int, int] = {}  # the last decision that was recorded for a run
         self._n_decisions = 0
 
     def choose(self, gaps: Mapping[int, float], chosen: int) -> set[int]:

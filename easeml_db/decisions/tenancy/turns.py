@@ -44,7 +44,7 @@ class Turns:
         if self.first not in wanting and self.first not in self._working:
             self.first = None
         if not waiting:
-            self._began = now_seconds  # whoever waits next does so for a whole turn
+            self._began = now_seconds  # the next tenant to wait does so for a whole turn
             return self.first
         since = min(self._waits_since.values()) if self.first is None else self._began
         if now_seconds >= since + self._seconds(wanting, weight):

@@ -25,7 +25,7 @@ from .request import Told, fields_json, fields_of, needed_columns, pack_request,
 from .staging import counted
 from .tables import check_same
 
-# A domain or a cast of somebody's would run with the rights of the service: enums have neither.
+# A user's domain or cast would run with the rights of the service: enums have neither.
 ENUM_LABELS: Statement[list[str]] = Statement(
     "SELECT ARRAY(SELECT e.enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.enumsortorder) AS labels"
     " FROM pg_type t WHERE t.oid = to_regtype($1) AND t.typtype = 'e'",

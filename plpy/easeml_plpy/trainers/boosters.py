@@ -68,7 +68,7 @@ def scores_of(booster: lightgbm.Booster, n_margins: int) -> Array:
         found.append(np.array(scores, np.float64))
         return []
 
-    booster.reset_parameter({"objective": "none"})  # else they are turned into probabilities
+    booster.reset_parameter({"objective": "none"})  # otherwise they would be turned into probabilities
     booster.eval_train(see)
     return found[0].reshape(-1, n_margins, order="F") if found[0].ndim == 1 else found[0]
 

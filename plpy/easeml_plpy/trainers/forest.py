@@ -28,7 +28,7 @@ from easeml_plpy.value_types import Array, Pause
 if TYPE_CHECKING:
     import torch
 
-LOSS_ROWS = 10_000  # the training loss is of so many rows at most, and of the trees of the epoch
+LOSS_ROWS = 10_000  # the training loss is measured on at most this many rows, with the trees of the epoch
 LEAF_NUMBERS = 1_000_000  # of a tree at most: with many classes leaves hold more rows
 _COLUMNS = "columns"
 

@@ -8,7 +8,7 @@ from easeml_plpy import metrics
 from easeml_plpy.task import Task
 from easeml_plpy.value_types import Array
 
-PRIOR_ROWS = 0.5  # that each class has besides its own: none is impossible because training has none of it
+PRIOR_ROWS = 0.5  # added to each class, so that no class is impossible because training lacks it
 
 
 def row_weights(task: Task, targets: Array) -> Array | None:

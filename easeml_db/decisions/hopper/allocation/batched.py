@@ -44,7 +44,7 @@ class Batched(Hopping):
         run = self.work.run
         return replace(run, scheduler=UNPLANNED) if run.scheduler in PILOTED else run
 
-    # Who joins whom
+    # Which trials join which
 
     def _joined(self, start: Start, offer: SlotOffer) -> Start:
         """Return a start with the units of idle trials that can go along."""
