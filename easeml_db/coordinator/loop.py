@@ -251,8 +251,7 @@ class Coordinator:
         await self._cut_training(run_id)
 
     async def _cut_training(self, run_id: int) -> None:
-        """Cancel the training that is under way when a run's time is up, because it may take longer than the run did.
-        """
+        """Cancel the training under way when a run's time is up, because it may take longer than the run did."""
         for slot_id in self._dispatcher.board.training(run_id):
             await self._executor.cancel(slot_id)
 

@@ -90,8 +90,7 @@ def configure(
 
 
 def choose_port(wanted: int | None, last: int | None) -> int:
-    """Return the requested port, else that of the last start, else a free one. Raises InvalidArgument if it is taken.
-    """
+    """Return the requested port, else that of the last start, else a free one. Raises InvalidArgument if taken."""
     if wanted is None and last is not None and _is_free(last):
         return last
     if wanted is None:

@@ -22,8 +22,7 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder that only the server's user may enter; an existing one must be private as well. Raises NotAllowed.
-    """
+    """Make a folder that only the server's user may enter; an existing one must be private, too. Raises NotAllowed."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     info = path.lstat()
@@ -49,8 +48,7 @@ def own_target(path: Path) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only the server's user can read, in one step: nobody sees half of it, and no link is followed.
-    """
+    """Write a file that only the server's user can read, in one step, without following links."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:

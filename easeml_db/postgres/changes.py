@@ -35,8 +35,7 @@ class SeenRun:
 
 
 def changed_runs(before: Mapping[int, SeenRun], now: Mapping[int, SeenRun]) -> list[int]:
-    """Return the runs that are over, new or changed, with tenants in turn, so that none waits for all runs of another.
-    """
+    """Return the runs that are over, new or changed, tenants in turn, so that none waits for all runs of another."""
     over = [run_id for run_id in before if run_id not in now]
     others = [run_id for run_id, seen in now.items() if seen != before.get(run_id)]
     by_tenant: dict[str, list[int]] = {}

@@ -34,8 +34,7 @@ class ArmTable:
         return number
 
     def close(self, run_id: int, arm_id: int, lease_number: int) -> Arm | None:
-        """Record the result of an arm, unless a trial is open or the run is locked; the cost is the time of its units.
-        """
+        """Record the result of an arm, unless a trial is open or the run locked; its cost is the time of its units."""
         self._rows.fence(lease_number)
         if run_id not in self._rows.runs_by_id:
             return None

@@ -206,8 +206,7 @@ class Place:
         return content if len(content) <= most_bytes else b""
 
     def _path(self, name: str) -> str:
-        """Return the path of a name, whose folder may be reached by links; an empty text if it leads out of the folder.
-        """
+        """Return the path of a name, whose folder may be reached by links; empty if it leads out of the folder."""
         begin = name.rfind("/") + 1
         parent, base = name[:begin], name[begin:]
         if parent not in self._parents:

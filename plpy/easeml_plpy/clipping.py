@@ -1,5 +1,4 @@
-"""Numbers of a row outside the range of the training rows, which count as the nearest end of that range (encoding.py).
-"""
+"""Numbers of a row outside the range of the training rows, which count as its nearest end (encoding.py)."""
 
 from __future__ import annotations
 

@@ -66,8 +66,7 @@ STAGED = "pg_temp.easeml_staged"
 
 
 def job_limit_bytes(session: Session, told: Told) -> int:
-    """Return the memory limit of a job here: that of a slot of this node, but at most that of a session that predicts.
-    """
+    """Return the memory limit of a job here: that of a slot of this node, at most that of a predicting session."""
     own: int = told["limit"]["memory_limit_bytes"] or slot_share(told["limit"]["n_slots"])
     given = session.kept(MEMORY)
     return own if given is None else min(own, given)

@@ -77,8 +77,7 @@ class PackingStatistics:
         return found | {"target low": np.array(low), "target high": np.array(high)}
 
     def add(self, found: BlockFacts) -> None:
-        """Add the contribution of a block. Blocks must come in their order, because floating-point sums depend on it.
-        """
+        """Add the contribution of a block. Blocks come in order, because floating-point sums depend on it."""
         n_rows, parts = int(found["n_rows"]), _parts(found)
         for k, measure in self._numbers.items():
             measure.add(parts[f"number {k}"])

@@ -119,8 +119,7 @@ class _Places(NamedTuple):
 
 @lru_cache(64)
 def _places(inputs: tuple[Field, ...]) -> _Places:
-    """Return the places of the inputs in a row, cached because looking them up takes longer than one row's arithmetic.
-    """
+    """Return the places of the inputs in a row, cached because the look-up takes longer than a row's arithmetic."""
     are_numbers = (isinstance(field, NumericField) and not field.key and field.type != "float4" for field in inputs)
     return _Places(tuple(field.source for field in inputs), all(are_numbers))
 

@@ -1,5 +1,4 @@
-"""Prediction for rows on a segment of a Greenplum cluster, within a query of its coordinator (cluster_prediction.py).
-"""
+"""Prediction on a segment of a Greenplum cluster, within a query of its coordinator (cluster_prediction.py)."""
 
 from __future__ import annotations
 

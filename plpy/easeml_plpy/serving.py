@@ -214,8 +214,7 @@ MEMORY: Kept[int | None] = Kept(memory_limit_bytes)  # no process of the server 
 
 
 class _WithinMemory:
-    """The context manager of `within_memory`. It is not a generator, which would cost more than one row's arithmetic.
-    """
+    """The context manager of `within_memory`. A generator would cost more than one row's arithmetic."""
 
     def __enter__(self) -> None:
         return None

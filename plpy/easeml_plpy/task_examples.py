@@ -72,8 +72,7 @@ def _columns(wanted: Mapping[str, Any], given: JSON) -> dict[str, JSON]:
 
 
 def _inputs(wanted: Sequence[Mapping[str, Any]], given: JSON) -> list[tuple[Mapping[str, Any], JSON]]:
-    """Return each input column with its value: a single input is given directly, several as an object by their names.
-    """
+    """Return each input column with its value: a single one is given directly, several as an object by their names."""
     if len(wanted) == 1 and not isinstance(given, Mapping):
         return [(wanted[0], given)]
     names = [entry["name"] for entry in wanted]
@@ -126,7 +125,7 @@ def _bytes_of(entry: Mapping[str, Any], array: Any) -> str:
 
 
 def _output(classes: Sequence[str] | None, value: JSON) -> JSON:
-    """Return the class or the number: as given, or from the output tensor, whose largest number marks the class."""
+    """Return the class or the number: as given, or of the output tensor, whose largest number is the class."""
     if classes is None:
         number = value[0] if isinstance(value, list) and len(value) == 1 else value
         if isinstance(number, bool | list | Mapping) or not math.isfinite(_number(number)):

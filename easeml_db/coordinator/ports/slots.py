@@ -14,8 +14,7 @@ class SlotStore(Protocol):
         """Return all slots, in whatever state."""
 
     async def lose(self, slot_id: int, reason: str) -> None:
-        """Mark a slot as lost: a unit that still runs there can no longer be recorded. A stale lease changes nothing.
-        """
+        """Mark a slot as lost: a unit still running there can no longer be recorded. A stale lease changes nothing."""
 
     async def explain(self, slot_id: int, reason: str | None) -> None:
         """Record why a slot that should work does not; None: it works."""

@@ -79,8 +79,7 @@ class Dispatcher:
         return self._planned.keys()
 
     def follow_plan(self, run_id: int, width: int, *, has_own_slots: bool, has_stages: bool) -> None:
-        """Set how many slots each trial of a planned run gets, from those reserved for the run or from the shared ones.
-        """
+        """Set how many slots each trial of a planned run gets, from those reserved for the run or shared ones."""
         open_run = self.runs.get(run_id)
         if open_run is None:
             return
@@ -131,8 +130,7 @@ class Dispatcher:
         return starts
 
     def _serve(self, serving: Serving, open_run: OpenRun, most: int | None = None) -> Sequence[Start]:
-        """Let a run choose its starts. An error that its rows cause in a scheduler ends the run, and not the service.
-        """
+        """Let a run choose its starts. An error that its rows cause in a scheduler ends the run, not the service."""
         try:
             starts = serving.serve(open_run, most)
             choice = open_run.allocation.take_scheduler_choice()
@@ -148,8 +146,7 @@ class Dispatcher:
         return found
 
     def recorded(self, slot_id: int, seconds: float, failed: Collection[int] = ()) -> None:
-        """Note that the slot's unit is recorded, with all units of its gang or batch except those of `failed` trials.
-        """
+        """Note that the slot's unit is recorded, with all of its gang or batch except those of `failed` trials."""
         units, open_run = self._answered(slot_id)
         if open_run is not None:
             open_run.recorded(units, seconds, failed)

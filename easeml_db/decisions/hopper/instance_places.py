@@ -55,8 +55,7 @@ class _Room:
         return sum(self._free.values())
 
     def place(self, trial: int) -> list[int]:
-        """Give a trial its slots if there is room; return the trials that gave way. Without enough room it gets none.
-        """
+        """Give a trial its slots if there is room; return the trials that gave way. Without room it gets none."""
         unit, missing = min(self._allocations[trial], self._n_most), self._allocations[trial]
         gone: list[int] = []
         if missing > self.n_free + sum(

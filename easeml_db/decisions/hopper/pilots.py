@@ -49,8 +49,7 @@ class PilotQueue:
 def pilots_on(
     trials: Iterable[Trial], idle_slots: Sequence[int], placement: Placement, attempts: Attempts
 ) -> Iterator[tuple[TrainingUnit, int]]:
-    """Assign trials that need a pilot to slots, over any partition that the slot can run; a lost pilot goes elsewhere.
-    """
+    """Assign trials that need a pilot to slots, over any partition of the slot; a lost pilot goes elsewhere."""
     free = {slot: [q for q in range(placement.n_partitions) if placement.can_run(slot, q)] for slot in idle_slots}
     able_slots = placement.slots_for(range(placement.n_partitions))
     for trial in trials:

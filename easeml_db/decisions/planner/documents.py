@@ -1,5 +1,4 @@
-"""The functions from JSON to JSON that SQL calls. A tenant may have written any of the input, so all of it is checked.
-"""
+"""The functions from JSON to JSON that SQL calls. A tenant may have written any of the input, so all is checked."""
 
 from __future__ import annotations
 

@@ -64,8 +64,7 @@ def options(simulator: Simulator, stage: int, type_number: int) -> list[int]:
 
 
 def _n_at_once(simulator: Simulator, number: int) -> int:
-    """Return how many trials may train during a stage: its own, and those of the next bracket if it begins meanwhile.
-    """
+    """Return how many trials may train during a stage: its own, and those of the next bracket if that begins."""
     stages = simulator.job.stages
     following = (stage.n_trials for stage in stages[number + 1 :] if not stage.is_continued)
     return stages[number].n_trials + (next(following, 0) if stages[number].is_overlapped else 0)

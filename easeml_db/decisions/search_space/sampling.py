@@ -79,6 +79,5 @@ class _Drawer:
 
 
 def _is_settled(domain: Domain) -> bool:
-    """Return whether a domain has a single value, not a list, so that nothing is drawn; most of a config is like this.
-    """
+    """Return whether a domain has a single value, not a list, so that nothing is drawn: most of a config."""
     return isinstance(domain, Choices) and len(domain.options) == 1 and not isinstance(domain.options[0], tuple)

@@ -35,8 +35,7 @@ class Policy(Protocol):
         """Return which run to serve, and count that as done."""
 
     def renew(self, left: int | None = None) -> None:
-        """Note that a run or an arm arrived or left; `left` is the former place of a run, and later runs have moved up.
-        """
+        """Note that a run or an arm arrived or left; `left` is the former place of a run; later runs have moved up."""
 
     def memory(self) -> Mapping[str, Any]:
         """Return what must outlive the process, as JSON values with runs by place, without anything that the standings

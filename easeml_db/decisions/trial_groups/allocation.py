@@ -25,8 +25,7 @@ from easeml_db.words.topology import Device
 
 @dataclass(frozen=True)
 class DeviceShare(SizedTrial):
-    """The devices of a trial's next unit: one slot of each of `devices`; below width 1, beside others on that device.
-    """
+    """The devices of a trial's next unit: one slot of each of `devices`; below width 1, sharing that device."""
 
     devices: tuple[Device, ...]
 
@@ -50,7 +49,7 @@ class ShareChange:
 
 @dataclass(frozen=True)
 class AllocationLog:
-    """Decisions to be recorded: groups that arrived, decisions in their order, groups that ended."""
+    """Decisions to record: groups that arrived, decisions in their order, groups that ended."""
 
     groups: tuple[NewGroup, ...] = ()
     changes: tuple[ShareChange, ...] = ()

@@ -39,8 +39,7 @@ ask for each of them on 2,000 images would take minutes."""
 
 
 def bounded(encoder: Encoder, n_times: int, wanted: int) -> int:
-    """Return how many rows (or orders) are predicted `n_times` each: the requested number, or fewer if rows are wide.
-    """
+    """Return how many rows (or orders) are predicted `n_times` each: those requested, or fewer if rows are wide."""
     n_numbers = sum(math.prod(field.shape) for field in encoder.inputs)
     return max(LEAST, min(wanted, MOST_NUMBERS // (n_times * n_numbers)))
 

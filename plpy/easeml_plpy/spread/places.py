@@ -30,8 +30,7 @@ def parts_of(
 
 
 def shares(n: int, weights: Sequence[int]) -> list[int]:
-    """Divide n into a share of at least one for each weight; each further unit goes where most rows share a partition.
-    """
+    """Divide n into a share of at least one for each weight; each further one goes where partitions are largest."""
     counts = [1] * len(weights)
     for _ in range(n - len(weights)):
         best = max(range(len(weights)), key=lambda k: (weights[k] / counts[k], -k))

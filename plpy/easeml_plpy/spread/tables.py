@@ -24,8 +24,7 @@ class _Table(NamedTuple):
 
 
 class _Rights(NamedTuple):
-    """The rights that a role lacks: whether it is unknown or kept out of the schema, and columns that it may not read.
-    """
+    """Rights that a role lacks: whether it is unknown or kept out of the schema, and columns it may not read."""
 
     is_unknown: bool
     is_kept_out: bool

@@ -1,5 +1,4 @@
-"""The view `combined`: the columns of all other views side by side, for ensembles, whose members use different views.
-"""
+"""The view `combined`: the columns of all other views side by side, for ensembles, whose members' views differ."""
 
 from __future__ import annotations
 
