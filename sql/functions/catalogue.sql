@@ -12,7 +12,7 @@ COMMENT ON FUNCTION easeml.list_architectures() IS 'Lists the architectures that
 CREATE FUNCTION easeml.does_whole_rounds(architecture text) RETURNS boolean LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT architecture = ANY ('{lightgbm,extra_trees,random_forest,ensemble}')
 $$;
-COMMENT ON FUNCTION easeml.does_whole_rounds(text) IS 'Says whether trials of an architecture train on all partitions at once, so that each of their rounds is one unit on one slot (internal).';
+COMMENT ON FUNCTION easeml.does_whole_rounds(text) IS 'Returns whether trials of an architecture train on all partitions at once, so that each of their rounds is one unit on one slot (internal).';
 
 CREATE FUNCTION easeml.batch_key(architecture text, config jsonb) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT architecture || ' ' || md5((config - '{learning_rate,weight_decay,momentum,schedule,dropout,averaging}'::text[])::text)

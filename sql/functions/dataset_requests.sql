@@ -176,7 +176,7 @@ BEGIN
     RETURN EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = is_being_packed.dataset_id AND d.packing_xid = pg_current_xact_id());
 END
 $$;
-COMMENT ON FUNCTION easeml.is_being_packed(bigint) IS 'Says whether the current transaction is packing the given dataset of yours (internal).';
+COMMENT ON FUNCTION easeml.is_being_packed(bigint) IS 'Returns whether the current transaction is packing the given dataset of yours (internal).';
 
 CREATE FUNCTION easeml.add_partitions(data easeml.datasets, checksums bigint[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -74,7 +74,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.is_small_table(regclass, text[]) IS
-    'Says whether a source has so few rows (100 to 2,000) that all of them should train and validate. Reads with the rights of the caller (internal).';
+    'Returns whether a source has so few rows (100 to 2,000) that all of them should train and validate. Reads with the rights of the caller (internal).';
 
 -- Not pinned to a search_path: easeml.find_source needs the caller's. All other names have their schema.
 CREATE FUNCTION easeml.create_dataset(

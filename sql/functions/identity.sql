@@ -11,7 +11,7 @@ COMMENT ON FUNCTION easeml.current_tenant() IS 'Returns the tenant that you are,
 CREATE FUNCTION easeml.reads_for_all() RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_has_role(current_user, 'easeml_admin', 'USAGE') OR NOT pg_has_role(current_user, 'easeml_tenant', 'USAGE')
 $$;
-COMMENT ON FUNCTION easeml.reads_for_all() IS 'Says whether a reader may read the rows of all tenants: not if it is a tenant itself, because they hold encoders and statistics (internal).';
+COMMENT ON FUNCTION easeml.reads_for_all() IS 'Returns whether a reader may read the rows of all tenants: not if it is a tenant itself, because they hold encoders and statistics (internal).';
 
 CREATE FUNCTION easeml.near_names(given text, known text[]) RETURNS text LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.near_names import near_names
@@ -80,4 +80,4 @@ BEGIN
                    WHERE c.stopped_at IS NULL AND c.heartbeat_at > clock_timestamp() - interval '10 seconds');
 END
 $$;
-COMMENT ON FUNCTION easeml.has_live_coordinator() IS 'Says whether the coordinator that holds the lease sent a heartbeat within the last ten seconds.';
+COMMENT ON FUNCTION easeml.has_live_coordinator() IS 'Returns whether the coordinator that holds the lease sent a heartbeat within the last ten seconds.';

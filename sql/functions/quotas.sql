@@ -59,7 +59,7 @@ BEGIN
     RETURN (SELECT NOT r.rolsuper FROM pg_roles r WHERE r.rolname = role);
 END
 $$;
-COMMENT ON FUNCTION easeml.is_bound_by_limits(name) IS 'Says whether limits apply to a role: to all but superusers (internal).';
+COMMENT ON FUNCTION easeml.is_bound_by_limits(name) IS 'Returns whether limits apply to a role: to all but superusers (internal).';
 
 -- Each run that a tenant starts or resumes moves its clock on, by a quarter of a second and a millisecond for each trial. Where that clock is
 -- more than five seconds ahead, the next start waits for it, but only while others have open runs. The clock is not kept in any run, so dropping runs gives nothing back.
@@ -86,7 +86,7 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION easeml.is_starting_runs(name) IS 'Says whether a tenant has an open transaction that is about to begin a run, or has begun one (internal).';
+COMMENT ON FUNCTION easeml.is_starting_runs(name) IS 'Returns whether a tenant has an open transaction that is about to begin a run, or has begun one (internal).';
 
 CREATE FUNCTION easeml.await_pace(caller name, asker name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

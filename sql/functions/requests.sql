@@ -149,7 +149,7 @@ CREATE TRIGGER restored_grantee BEFORE INSERT ON easeml.dataset_grants FOR EACH 
 CREATE FUNCTION easeml.is_administrator(role name) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_has_role(role, 'easeml_admin', 'USAGE')
 $$;
-COMMENT ON FUNCTION easeml.is_administrator(name) IS 'Says whether a role may act on the rows of all tenants: members of easeml_admin and superusers (internal).';
+COMMENT ON FUNCTION easeml.is_administrator(name) IS 'Returns whether a role may act on the rows of all tenants: members of easeml_admin and superusers (internal).';
 
 CREATE FUNCTION easeml.check_json(argument text, value jsonb, max_bytes integer, max_depth integer) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -170,7 +170,7 @@ from easeml_db.decisions.procedures import takes_n_parallel
 from easeml_plpy.session import guarded
 return guarded(plpy, takes_n_parallel, procedure)
 $$;
-COMMENT ON FUNCTION easeml.takes_n_parallel(text) IS 'Says whether a procedure has the option n_parallel (internal).';
+COMMENT ON FUNCTION easeml.takes_n_parallel(text) IS 'Returns whether a procedure has the option n_parallel (internal).';
 
 -- PL/pgSQL because it keeps its plans: planning takes longer than the query.
 CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -76,7 +76,7 @@ BEGIN
         round(last_seconds), format('%s second%s', round(total_seconds), CASE WHEN round(total_seconds) <> 1 THEN 's' END));
 END
 $$;
-COMMENT ON FUNCTION easeml.advice_sentence(easeml.runs) IS 'Says whether a run was still improving, and what to do for more (internal).';
+COMMENT ON FUNCTION easeml.advice_sentence(easeml.runs) IS 'Returns whether a run was still improving, and what to do for more (internal).';
 
 CREATE FUNCTION easeml.run_summary(run_id bigint) RETURNS SETOF text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

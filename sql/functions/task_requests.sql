@@ -176,7 +176,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.is_tree(integer, integer[], integer) IS
-    'Says whether links form one tree of objects. They are given for the first field of all objects, then for the next field. An earlier object must link to each object except the first, exactly once, and there are at most 256 levels (internal).';
+    'Returns whether links form one tree of objects. They are given for the first field of all objects, then for the next field. An earlier object must link to each object except the first, exactly once, and there are at most 256 levels (internal).';
 
 CREATE FUNCTION easeml.output_type(task easeml.tasks) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN task.classes IS NOT NULL THEN 'text' ELSE coalesce(task.specification #>> '{output,type}', 'double precision') END

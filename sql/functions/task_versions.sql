@@ -71,7 +71,7 @@ COMMENT ON FUNCTION easeml.pending_examples(easeml.tasks, bigint) IS 'Returns ho
 CREATE FUNCTION easeml.is_task_running(task easeml.tasks) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = task.tenant AND d.dataset_name = task.task_name AND r.is_open)
 $$;
-COMMENT ON FUNCTION easeml.is_task_running(easeml.tasks) IS 'Says whether a task has an open run (internal).';
+COMMENT ON FUNCTION easeml.is_task_running(easeml.tasks) IS 'Returns whether a task has an open run (internal).';
 
 CREATE FUNCTION easeml.due_tasks(is_first boolean) RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT t.task_id FROM easeml.tasks t
