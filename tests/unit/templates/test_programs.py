@@ -114,7 +114,10 @@ REFUSED = [
     (FULL(given="{[field2 :: Tensor[3], Tensor[3]],[]}"), "column 32: expected names that differ, got 'field2' twice"),
     (FULL(given="{[Tensor[3]],[a, a]}"), "column 26: expected names that differ, got 'a' twice"),
     (FULL(given="{[Tensor[3]],[Next]}"), "column 23: expected a name of lower-case letters, digits and _, got 'Next'"),
-    (FULL(given="{[tensor[3]],[]}"), "column 17: expected '::' after a name, and 'Tensor' where there is none, got '['"),
+    (
+        FULL(given="{[tensor[3]],[]}"),
+        "column 17: expected '::' after a name, and 'Tensor' where there is none, got '['",
+    ),
     (FULL(given="{[Tenso[3]],[]}"), "column 11: expected 'Tensor' or a name of lower-case letters, digits and _, got"),
     (FULL(given="{[Tensor[3]],[a.b]}"), "column 24: expected a name, a number or one of [ ] { } , : =, got '.b'"),
     ("{input: {[Tensor[3]],[]},\n output {[],[]}}", "line 2, column 9: expected ':', got '{'"),
