@@ -14,6 +14,7 @@ from easeml_db.cli.statements import Connection, call, rows
 from easeml_db.errors import EasemlError, InvalidArgument
 from easeml_db.postgres.delegated.connections import install_delegated
 from easeml_db.postgres.greenplum.facts import installation
+from easeml_db.postgres.node_installation import check_installer, update_segment
 from easeml_db.postgres.nodes import CITUS, GREENPLUM, OWN_DDL, Node, execute_script, hold, look_at, visited
 
 COLUMNS = {
@@ -88,6 +89,7 @@ def install_segment(service: str, role: str | None, engine: str, is_delegated: b
     if is_delegated and engine != CITUS:
         raise InvalidArgument("--delegated: expected --engine citus", hint="Other clusters need no such thing.")
     with visited(service) as connection:
+        check_installer(service, connection, role)
         if engine == GREENPLUM:
             connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
             connection.execute(installation().encode())
@@ -96,11 +98,15 @@ def install_segment(service: str, role: str | None, engine: str, is_delegated: b
         else:
             connection.execute(OWN_DDL)
             connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
+            update_segment(service, connection)
         if role is not None:
             connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
     more = {GREENPLUM: f" --engine {GREENPLUM} --content 0", CITUS: f" --engine {CITUS}"}.get(engine, "")
     more += " --content 1" if is_delegated else ""
-    say(f"easeml_segment is installed there; now: easeml segments add NAME --service {service}{more}")
+    say(
+        "easeml_segment is installed there; now, with the service by which the coordinator works there"
+        f"{f' as role {role}' if role else ''}: easeml segments add NAME --service ...{more}"
+    )
 
 
 @segments.command("views")

@@ -32,6 +32,9 @@ PATIENCE: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
 }  # fmt: skip
 
+# What libpq says of a server that is there, but not for this user, password or database.
+REFUSED_LOGINS = ("no password supplied", "authentication failed", "does not exist", "pg_hba.conf", "permission denied")
+
 CITUS, GREENPLUM = "citus", "greenplum"
 # A node of a Citus cluster keeps our extensions to itself; other servers ignore this setting.
 OWN_DDL = "SELECT set_config('citus.enable_ddl_propagation', 'off', false)"
@@ -118,12 +121,21 @@ def node_error(service: str, error: psycopg.Error) -> EasemlError:
         return NotReady(f"service {service}: its Python has no package easeml_plpy", hint=hint)
     if error.sqlstate is None or isinstance(error, psycopg.OperationalError):
         return unreachable(service, text)
-    return server_error(error)
+    return of_service(service, server_error(error))
+
+
+def of_service(service: str, error: EasemlError) -> EasemlError:
+    """Return an error whose message says which service it is about."""
+    return type(error)(f"service {service}: {error.message}", detail=error.detail, hint=error.hint)
 
 
 def unreachable(service: str, text: str | None = None) -> ServerUnavailable:
-    """Return the error that a node does not answer."""
-    return ServerUnavailable(f"service {service}: the server cannot be reached", detail=text)
+    """Return the error that a node does not answer, or lets nobody in; host and user are in the detail alone."""
+    if text is not None and any(words in text for words in REFUSED_LOGINS):
+        hint = "Look at dbname and user of the service in pg_service.conf, at its password in .pgpass: psql service=..."
+        return ServerUnavailable(f"service {service}: the server refuses the connection", detail=text, hint=hint)
+    hint = "Is it running, and are host and port of the service in pg_service.conf right? Try psql service=..."
+    return ServerUnavailable(f"service {service}: the server cannot be reached", detail=text, hint=hint)
 
 
 def look_at(service: str, engine: str = "postgres", content: int | None = None) -> Facts:

@@ -36,7 +36,10 @@ def update_extension(
     (row,) = connection.execute(INSTALLED, [extension]).fetchall()
     installed = row["extversion"]
     if _numbers(installed) > _numbers(__version__):
-        check_version(installed)
+        raise VersionMismatch(
+            f"the database has extension {extension} {installed}, this package is {__version__}",
+            hint=_newer_package(installed),
+        )
     try:
         connection.execute(sql.SQL("ALTER EXTENSION {} UPDATE").format(sql.Identifier(extension)))
     except psycopg.errors.InvalidParameterValue as error:

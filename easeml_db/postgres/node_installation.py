@@ -1,0 +1,43 @@
+"""What has to be true of a server before easeml_segment is installed there, and how an older one is updated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from easeml_db.errors import NotAllowed, NotFound, VersionMismatch
+from easeml_db.postgres.versions import update_extension
+
+Connection = psycopg.Connection[dict[str, Any]]
+ROLE = "SELECT rolname::text AS name, rolsuper AS is_superuser FROM pg_catalog.pg_roles WHERE rolname = %s"
+
+
+def check_installer(service: str, connection: Connection, grant: str | None) -> None:
+    """Refuse a service that cannot install, and a role that is not there, before anything is written.
+
+    Raises NotAllowed, NotFound.
+    """
+    (own,) = connection.execute(ROLE, [connection.info.user]).fetchall()
+    if not own["is_superuser"]:
+        raise NotAllowed(
+            f"service {service}: its role {own['name']} is no superuser there",
+            hint="Install through another service, whose role is one; --grant names the role of this one.",
+        )
+    if grant is not None and not connection.execute(ROLE, [grant]).fetchall():
+        raise NotFound(
+            f"service {service}: there is no role {grant} on that server",
+            hint="On that server: CREATE ROLE with that name and LOGIN, then install again.",
+        )
+
+
+def update_segment(service: str, connection: Connection) -> None:
+    """Bring the extension of a node to this version. Raises VersionMismatch where no way leads there."""
+    try:
+        update_extension(connection, "easeml_segment")
+    except VersionMismatch as error:
+        hint = (
+            "On that server: DROP EXTENSION easeml_segment CASCADE, then install again. What it kept is made anew;"
+            " datasets whose rows lie there need easeml.refresh_dataset."
+        )
+        raise VersionMismatch(f"service {service}: {error.message}", detail=error.detail, hint=hint) from error
