@@ -21,7 +21,7 @@ SERVICES = "pg_service.conf"
 def start_nodes(server: Embedded, names: Sequence[str]) -> None:
     """Start a node for each name, making what is missing, and add their services, pg_NAME, for the coordinator."""
     server.prepare_folders()
-    sections = []
+    sections = _other_services(server.folder / SERVICES, names)
     for name in names:
         node = Embedded(server.folder / "nodes" / name)
         (server.folder / "nodes").mkdir(mode=0o755, exist_ok=True)
@@ -33,6 +33,16 @@ def start_nodes(server: Embedded, names: Sequence[str]) -> None:
         server.stop_coordinator()  # one that runs was started without this file, and would never find it
     write_private(server.folder / SERVICES, "\n".join(sections))
     os.environ["PGSERVICEFILE"] = str(server.folder / SERVICES)
+
+
+def _other_services(path: Path, names: Sequence[str]) -> list[str]:
+    """Return the lines about services that somebody has added to those of the nodes."""
+    own, kept, is_kept = {f"[pg_{name}]" for name in names}, [], True
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        if line.lstrip().startswith("["):
+            is_kept = line.strip() not in own
+        kept += [line] if is_kept else []
+    return kept
 
 
 def nodes_of(server: Embedded) -> list[str]:

@@ -55,6 +55,15 @@ def test_nodes_come_and_go_with_their_control_server(control: Embedded) -> None:
     assert not control.folder.exists()
 
 
+def test_services_that_somebody_has_added_outlive_a_start(control: Embedded) -> None:
+    services = control.folder / SERVICES
+    with services.open("a") as file:
+        file.write("[pg_far]\nhost=far.example.org\n")
+    start_nodes(control, nodes_of(control))
+    assert services.read_text().count("[pg_east]") == 1
+    assert "[pg_far]\nhost=far.example.org\n" in services.read_text()
+
+
 def test_a_coordinator_that_ran_before_its_nodes_finds_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PGSERVICEFILE", raising=False)
     parent = open_folder()
