@@ -7,15 +7,14 @@ DECLARE
     n_wanted integer;
 BEGIN
     SELECT d.* INTO data FROM easeml.datasets d WHERE d.dataset_id = place_dataset.dataset_id;
-    -- A copy on a segment without slots is useless.
-    DELETE FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND NOT EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = c.segment_id);
+    -- A copy on a segment without slots, or on a server that is refused, is useless.
+    DELETE FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id NOT IN (SELECT easeml.segments_for(data));
     FOR part IN SELECT p.partition_number FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id ORDER BY p.partition_number LOOP
         SELECT factor - count(*) INTO n_wanted FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part;
         -- Too few copies: the emptiest segments get one. Too many: the fullest lose theirs.
         INSERT INTO easeml.replicas (dataset_id, tenant, partition_number, segment_id)
-        SELECT data.dataset_id, data.tenant, part, g.segment_id FROM easeml.segments g
-        WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id) AND (data.shuffle IS NULL OR g.service IS NOT NULL)
-            AND NOT EXISTS (SELECT FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part AND c.segment_id = g.segment_id)
+        SELECT data.dataset_id, data.tenant, part, g.segment_id FROM easeml.segments_for(data) g (segment_id)
+        WHERE NOT EXISTS (SELECT FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part AND c.segment_id = g.segment_id)
         ORDER BY (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = g.segment_id), g.segment_id
         LIMIT greatest(n_wanted, 0);
         DELETE FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.partition_number = part AND c.segment_id IN (
@@ -27,7 +26,7 @@ BEGIN
     LOOP
         WITH held AS (
             SELECT g.segment_id, (SELECT count(*) FROM easeml.replicas c WHERE c.dataset_id = data.dataset_id AND c.segment_id = g.segment_id) AS n
-            FROM easeml.segments g WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id) AND (data.shuffle IS NULL OR g.service IS NOT NULL)),
+            FROM easeml.segments_for(data) g (segment_id)),
         ends AS (SELECT (SELECT h.segment_id FROM held h ORDER BY h.n DESC, h.segment_id LIMIT 1) AS fullest,
             (SELECT h.segment_id FROM held h ORDER BY h.n, h.segment_id LIMIT 1) AS emptiest, max(h.n) - min(h.n) AS gap FROM held h),
         moved AS (SELECT c.partition_number, e.fullest, e.emptiest FROM easeml.replicas c, ends e
@@ -49,7 +48,7 @@ DECLARE
     data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
     factor integer := (arguments ->> 'factor')::integer;
     -- The rows of some lie on nodes, and never here.
-    n_segments integer := (SELECT count(DISTINCT s.segment_id) FROM easeml.slots s JOIN easeml.segments g USING (segment_id) WHERE data.shuffle IS NULL OR g.service IS NOT NULL);
+    n_segments integer := (SELECT count(*) FROM easeml.segments_for(data));
     version_id bigint;
 BEGIN
     IF data.placement = 'shared' THEN

@@ -78,6 +78,10 @@ BEGIN
     IF arguments ->> 'allocation' IS NOT NULL THEN
         PERFORM easeml.check_allocation(run.allocation);
     END IF;
+    IF EXISTS (SELECT FROM easeml.replicas c JOIN easeml.segments g USING (segment_id) WHERE c.dataset_id = data.dataset_id AND g.service IS NOT NULL) AND easeml.needs_gangs(run.allocation) THEN
+        PERFORM easeml.fail('ML004', format('allocation: expected one without gangs, since dataset %s lies on other servers, got %s', quote_literal(data.dataset_name), run.allocation),
+            hint => 'There each trial has one slot at a time: leave allocation out. Gangs need a dataset that is not placed on segments.');
+    END IF;
     ranking := easeml.ranking_metric(data, arguments ->> 'metric');
     train_rows := (SELECT array_agg(p.n_train_rows ORDER BY p.partition_number) FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id);
     IF train_rows IS NULL THEN
@@ -141,6 +145,7 @@ CREATE FUNCTION easeml.announce_run(run easeml.runs, search jsonb, n_wanted inte
 DECLARE
     up_to text := CASE WHEN NOT (search ->> 'is_one_shot')::boolean THEN 'up to ' END;
     serving record;
+    away record;
     watch text := format('Watch it: SELECT * FROM easeml.leaderboard WHERE run_id = %s; progress: easeml.run_status.', run.run_id);
 BEGIN
     IF run.procedure = 'race' AND run.max_seconds IS NOT NULL THEN
@@ -164,6 +169,13 @@ BEGIN
     IF NOT serving.is_live THEN
         RAISE WARNING 'no coordinator is running, so run % waits in the queue', run.run_id
             USING hint = 'Start one from a shell: easeml up (private server), or easeml coordinator --dsn ...';
+    END IF;
+    SELECT c.partition_number, g.segment_name, g.refusal INTO away FROM easeml.replicas c JOIN easeml.segments g USING (segment_id) WHERE c.dataset_id = run.dataset_id AND g.refusal IS NOT NULL
+        AND NOT EXISTS (SELECT FROM easeml.replicas o JOIN easeml.segments h USING (segment_id) WHERE o.dataset_id = c.dataset_id AND o.partition_number = c.partition_number AND h.refusal IS NULL)
+    ORDER BY c.partition_number LIMIT 1;
+    IF FOUND THEN
+        RAISE WARNING 'run % waits for segment %, which has partition %: %', run.run_id, quote_literal(away.segment_name), away.partition_number, away.refusal
+            USING hint = format('An administrator mends that; easeml segments check %s looks at it again.', away.segment_name);
     END IF;
     IF serving.is_elsewhere THEN
         RAISE WARNING 'all slots are on other servers, which train only what is placed there: run % waits', run.run_id

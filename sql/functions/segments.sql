@@ -39,7 +39,8 @@ BEGIN
     SELECT g.segment_name INTO other FROM easeml.segments g
     WHERE g.service = add_segment.service AND (g.content IS NULL OR add_segment.content IS NULL OR g.content = add_segment.content);
     IF FOUND THEN
-        PERFORM easeml.fail('ML001', format('service %s is segment %s already', concat_ws(', content ', quote_literal(service), content), quote_literal(other)));
+        PERFORM easeml.fail('ML001', format('service %s is segment %s already', concat_ws(', content ', quote_literal(service), content), quote_literal(other)),
+            hint => format('Give that segment more slots: SELECT easeml.add_slots(1, %L).', other));
     END IF;
     INSERT INTO easeml.segments (segment_name, service, engine, content, token) VALUES (segment, service, engine, content, CASE WHEN service IS NOT NULL THEN gen_random_uuid()::text END) ON CONFLICT (segment_name) DO NOTHING RETURNING segment_id INTO new_segment_id;
     IF new_segment_id IS NULL THEN
@@ -69,6 +70,19 @@ END
 $$;
 COMMENT ON FUNCTION easeml.note_segment(integer, jsonb, text) IS 'Records what the server of a segment says of itself, or why it is refused; refuses one that is another segment already (internal).';
 
+CREATE FUNCTION easeml.is_unfit(segment easeml.segments) RETURNS boolean LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- One that has served and does not answer now is waited for.
+    SELECT (segment).refusal IS NOT NULL AND (segment).facts IS NULL
+$$;
+COMMENT ON FUNCTION easeml.is_unfit(easeml.segments) IS 'Says whether the server of a segment was looked at, and has never been fit to serve (internal).';
+
+CREATE FUNCTION easeml.segments_for(data easeml.datasets) RETURNS SETOF integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH able AS (SELECT g.segment_id, easeml.is_unfit(g) AS is_unfit FROM easeml.segments g
+        WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id) AND ((data).shuffle IS NULL OR g.service IS NOT NULL))
+    SELECT a.segment_id FROM able a WHERE NOT a.is_unfit OR NOT EXISTS (SELECT FROM able o WHERE NOT o.is_unfit)
+$$;
+COMMENT ON FUNCTION easeml.segments_for(easeml.datasets) IS 'Returns the segments that may hold partitions of a dataset: those with slots, and of these no refused server while there are others (internal).';
+
 CREATE FUNCTION easeml.segment_facts(segment text) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.segments;
@@ -97,6 +111,11 @@ BEGIN
     IF EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = leaving) THEN
         PERFORM easeml.fail('ML004', format('segment %s still has slots', segment), hint => 'Remove them first: SELECT easeml.remove_slot(slot_id).');
     END IF;
+    SELECT d.dataset_name, d.tenant, d.dataset_id, p.partition_number INTO orphan FROM easeml.partitions p JOIN easeml.datasets d USING (dataset_id) WHERE p.home_segment_id = leaving LIMIT 1;
+    IF FOUND THEN
+        PERFORM easeml.fail('ML004', format('segment %s has the rows of partition %s of dataset %s of %s, which are nowhere else', segment, orphan.partition_number, quote_literal(orphan.dataset_name), quote_ident(orphan.tenant)),
+            hint => 'Their owner packs them again without it (easeml.drop_dataset, easeml.create_dataset).');
+    END IF;
     SELECT d.dataset_name, c.partition_number INTO orphan
     FROM easeml.replicas c JOIN easeml.datasets d USING (dataset_id)
     WHERE c.segment_id = leaving AND NOT EXISTS (SELECT FROM easeml.replicas o
@@ -104,11 +123,6 @@ BEGIN
     IF FOUND THEN
         PERFORM easeml.fail('ML004', format('segment %s is the only holder of partition %s of dataset %s', segment, orphan.partition_number, quote_literal(orphan.dataset_name)),
             hint => format('Place it anew first: SELECT easeml.replicate_dataset(%L, 1).', orphan.dataset_name));
-    END IF;
-    SELECT d.dataset_name, d.tenant, d.dataset_id, p.partition_number INTO orphan FROM easeml.partitions p JOIN easeml.datasets d USING (dataset_id) WHERE p.home_segment_id = leaving LIMIT 1;
-    IF FOUND THEN
-        PERFORM easeml.fail('ML004', format('segment %s has the rows of partition %s of dataset %s of %s, which are nowhere else', segment, orphan.partition_number, quote_literal(orphan.dataset_name), quote_ident(orphan.tenant)),
-            hint => 'Their owner packs them again without it (easeml.drop_dataset, easeml.create_dataset).');
     END IF;
     SELECT t.trial_id, t.run_id INTO orphan FROM easeml.checkpoint_copies k JOIN easeml.checkpoints c USING (checkpoint_id) JOIN easeml.trials t ON t.checkpoint_id = c.checkpoint_id
     WHERE k.segment_id = leaving AND c.is_elsewhere AND t.status IN ('waiting', 'running', 'paused')
@@ -122,7 +136,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.remove_segment(text, boolean) IS
-    'Removes a segment. Refuses if it has slots, is the only holder of a partition, or has the only copy of a state that an open run needs, unless that is forced.';
+    'Removes a segment. Refuses if it has slots, is the only holder of a partition, or has the only copy of a state that an open run needs, unless that is forced. Its server goes on serving it and no other: before it is added again, SELECT easeml_segment.release() there.';
 
 CREATE FUNCTION easeml.set_state_copies(n integer) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -102,6 +102,9 @@ BEGIN
     ELSIF place ->> 'database' <> found.facts ->> 'database' OR place ->> 'port' <> found.facts ->> 'port' THEN
         PERFORM easeml.fail('ML004', format('source: foreign server %s is another server than segment %s', quote_ident(place ->> 'server'), quote_literal(found.segment_name)),
             hint => 'Their ports or databases differ: give the segment of that server its name, or the server the option service.');
+    ELSIF easeml.is_unfit(found) THEN
+        PERFORM easeml.fail('ML010', format('source: segment %s is refused: %s', quote_literal(found.segment_name), found.refusal),
+            hint => format('An administrator mends that, and has it looked at again: easeml segments check %s.', found.segment_name));
     END IF;
     RETURN found;
 END
@@ -125,7 +128,7 @@ COMMENT ON FUNCTION easeml.tables_by_segment(jsonb) IS 'Returns the tables of a 
 
 CREATE FUNCTION easeml.holders_of(shuffle text, tables jsonb) RETURNS text[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    able text[] := ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.service IS NOT NULL AND EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id) ORDER BY g.segment_id);
+    able text[] := ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.service IS NOT NULL AND EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id) AND NOT easeml.is_unfit(g) ORDER BY g.segment_id);
     lacking text;
 BEGIN
     IF shuffle = 'within' THEN

@@ -33,7 +33,8 @@ BEGIN
         RETURN NULL;
     END IF;
     -- Slots may have gone since it was asked for: then the rows wait for others.
-    holders := ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.service IS NOT NULL AND EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id) ORDER BY g.segment_id);
+    holders := ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.service IS NOT NULL AND EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)
+        AND (NOT easeml.is_unfit(g) OR asked.places ? g.segment_name) ORDER BY g.segment_id);
     RETURN asked.arguments || jsonb_build_object('dataset_id', asked.dataset_id, 'role', asked.caller, 'shuffle', asked.shuffle, 'holders', holders,
         'places', asked.places, 'seconds', coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400),
         'nodes', easeml.nodes_of(ARRAY(SELECT jsonb_object_keys(asked.places)) || holders), 'workers', easeml.nodes_of(easeml.workers_for(asked.places)));

@@ -130,7 +130,7 @@ BEGIN
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,copied_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,members_text,commit_first,rest,python_facts}'),
             ('easeml_coordinator', '{open_node_unit,store_node_state,record_node_training,record_node_evaluation,next_segments,note_hop,note_row_copy,gathering_segments,apart_reason,registered_for,composition,rewind_trial,note_segment,check_json}'),
-            ('easeml_coordinator', '{next_packing,wanted_packings,open_packing,nodes_of,workers_for,note_packing,settle_packing,finish_packing}'),
+            ('easeml_coordinator', '{next_packing,wanted_packings,open_packing,is_unfit,nodes_of,workers_for,note_packing,settle_packing,finish_packing}'),
             ('easeml_coordinator', '{next_node_job,wanted_node_jobs,open_node_job,settle_drift,keep_node_answers,note_node_job,finish_node_job,is_bound_by_limits,check_kept_bytes,kept_bytes}'),
             ('easeml_coordinator', '{slot_seconds,planned_cost,instance_cost,record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
             ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),

@@ -33,6 +33,7 @@ PURE_TARGETS = {
     "list_procedures": ("easeml_db.decisions.procedures", "list_procedures"),
     "list_policies": ("easeml_db.decisions.tenancy.policies", "list_policies"),
     "list_priors": ("easeml_db.decisions.bandits.priors", "list_priors"),
+    "needs_gangs": ("easeml_db.decisions.hopper.allocation.registry", "needs_gangs"),
     "list_allocations": ("easeml_db.decisions.hopper.allocation.registry", "list_allocations"),
     "describe_program": ("easeml_db.decisions.templates.storage", "describe_program"),
     "run_reason": ("easeml_db.decisions.templates.starting", "run_reason"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from tests.nodes import two_nodes
@@ -75,6 +76,22 @@ def test_a_run_that_no_slot_could_train_is_told_to_wait(there: Session) -> None:
         there.add_notice_handler(lambda notice: told.append(notice.message_primary or ""))
         there.execute(SELECT_MODELS, ["shared"])
     assert [line for line in told if "all slots are on other servers" in line]
+
+
+def test_gangs_are_refused_by_name_where_rows_lie_on_nodes(there: Session) -> None:
+    with pytest.raises(psycopg.Error, match="dataset 'there' lies on other servers, got data_parallel") as refused:
+        there.execute("SELECT easeml.select_models('there', allocation => 'data_parallel')")
+    assert refused.value.sqlstate == "ML004"
+    assert there.value("SELECT count(*) FROM easeml.runs WHERE allocation = 'data_parallel'") == 0
+
+
+def test_a_run_whose_node_is_refused_is_told_which_one_it_waits_for(there: Session) -> None:
+    told: list[str] = []
+    with there.transaction(force_rollback=True):
+        there.execute("UPDATE easeml.segments SET refusal = 'service pg_west: no' WHERE segment_name = 'west'")
+        there.add_notice_handler(lambda notice: told.append(notice.message_primary or ""))
+        there.execute(SELECT_MODELS, ["there"])
+    assert [line for line in told if "waits for segment 'west', which has partition" in line and "pg_west: no" in line]
 
 
 def test_a_run_on_two_nodes_ends_in_the_bytes_of_the_run_on_one_server(

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from easeml_db.cli import commands
-from easeml_db.errors import InvalidArgument, NotAllowed, NotReady, VersionMismatch
+from easeml_db.errors import InvalidArgument, NotAllowed, NotFound, NotReady, ServerUnavailable, VersionMismatch
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.nodes import check_facts, look_at, node_error
 from tests.citus import GROUPS, make_lookalike
@@ -64,7 +64,7 @@ def test_a_server_serves_one_control_server(control: Session, database: Session,
     assert easeml(control, "segments", "add", "west", "--service", "pg_west").exit_code == 0
     other = easeml(database, "segments", "add", "west", "--service", "pg_west")
     assert isinstance(other.exception, NotAllowed)
-    assert "serves another segment already" in str(other.exception)
+    assert "service pg_west: this node serves another segment already" in str(other.exception)
     services["pg_west"].execute("SELECT easeml_segment.release()")
     assert easeml(database, "segments", "add", "west", "--service", "pg_west").exit_code == 0
 
@@ -95,6 +95,74 @@ def test_a_role_without_rights_on_the_node_is_told_what_it_lacks(services: dict[
     path.write_text(path.read_text() + section("pg_stranger", dsn))
     with pytest.raises(NotAllowed, match="may not use easeml_segment"):
         look_at("pg_stranger")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('connection to server at "10.0.0.7", port 5432 failed: Connection refused', "the server cannot be reached"),
+        ('at "10.0.0.7" failed: FATAL: password authentication failed for user "u"', "refuses the connection"),
+        ('at "10.0.0.7" failed: FATAL: database "nodb" does not exist', "refuses the connection"),
+        ('at "10.0.0.7" failed: fe_sendauth: no password supplied', "refuses the connection"),
+    ],
+)
+def test_a_server_that_lets_nobody_in_is_told_apart_from_one_that_is_away(text: str, words: str) -> None:
+    found = node_error("pg_east", psycopg.OperationalError(text))
+    assert isinstance(found, ServerUnavailable)
+    assert words in found.message
+    assert "10.0.0.7" not in found.message
+    assert "pg_service.conf" in (found.hint or "")
+
+
+def test_installing_needs_a_superuser_and_a_role_before_anything_is_written(private_server: Embedded) -> None:
+    with temporary_database(private_server) as dsn, Session.open(dsn) as fresh:
+        fresh.as_role("no_superuser").close()
+        path = Path(os.environ["PGSERVICEFILE"])
+        mean = psycopg.conninfo.make_conninfo(dsn, user="no_superuser")
+        path.write_text(path.read_text() + section("pg_fresh", dsn) + section("pg_mean", mean))
+        refused = CliRunner().invoke(commands, ["segments", "install", "pg_mean"])
+        assert isinstance(refused.exception, NotAllowed)
+        assert str(refused.exception) == "service pg_mean: its role no_superuser is no superuser there"
+        refused = CliRunner().invoke(commands, ["segments", "install", "pg_fresh", "--grant", "nobody_there"])
+        assert isinstance(refused.exception, NotFound)
+        assert str(refused.exception) == "service pg_fresh: there is no role nobody_there on that server"
+        assert fresh.rows("SELECT FROM pg_extension WHERE extname = 'easeml_segment'") == []
+        done = CliRunner().invoke(commands, ["segments", "install", "pg_fresh", "--grant", "no_superuser"])
+        assert done.exit_code == 0, done.output
+        assert "works there as role no_superuser" in done.output
+
+
+def test_installing_says_of_an_extension_of_another_version_what_to_do(private_server: Embedded) -> None:
+    with temporary_database(private_server) as dsn, Session.open(dsn) as old:
+        path = Path(os.environ["PGSERVICEFILE"])
+        path.write_text(path.read_text() + section("pg_old", dsn))
+        old.execute("CREATE EXTENSION easeml_segment CASCADE")
+        for version, words in (("0.0.1", "from which no way leads to"), ("99.0.0", "this package is")):
+            old.execute("UPDATE pg_extension SET extversion = %s WHERE extname = 'easeml_segment'", [version])
+            refused = CliRunner().invoke(commands, ["segments", "install", "pg_old"])
+            assert isinstance(refused.exception, VersionMismatch)
+            assert f"service pg_old: the database has extension easeml_segment {version}" in str(refused.exception)
+            assert words in str(refused.exception)
+
+
+def test_a_server_that_never_fitted_is_given_no_rows(control: Session) -> None:
+    control.execute("SELECT easeml.remove_slot(slot_id, force => true) FROM easeml.slots ORDER BY slot_id")
+    for name, service in (("near", None), ("odd", "pg_odd")):
+        control.execute("SELECT easeml.add_segment(%s, service => %s)", [name, service])
+        control.execute("SELECT easeml.add_slots(1, %s)", [name])
+    note = "SELECT easeml.note_segment(segment_id, NULL, 'service pg_odd: no') FROM easeml.segments"
+    control.execute(f"{note} WHERE segment_name = 'odd'")
+    control.execute("CREATE TABLE rows_of_segments AS SELECT g AS x, g % 2 AS y FROM generate_series(1, 400) g")
+    control.execute(
+        "SELECT easeml.create_dataset('rows', 'rows_of_segments', '{x}', 'y', n_partitions => 4, placement => 'bound')"
+    )
+    holders = "SELECT DISTINCT holders FROM easeml.partition_status WHERE dataset_name = 'rows'"
+    assert control.values(holders) == [["near"]]
+    with pytest.raises(psycopg.Error, match=r"source: segment 'odd' is refused: service pg_odd: no"):
+        control.execute("SELECT easeml.create_dataset('far', '{\"odd\": \"public.t\"}', '{x}', 'y')")
+    control.execute("SELECT easeml.drop_dataset('rows')")
+    control.execute("SELECT easeml.remove_slot(slot_id, force => true) FROM easeml.slots")
+    control.execute("SELECT easeml.set_slots(1)")
 
 
 def test_a_node_of_another_version_or_without_torch_is_refused_by_name() -> None:

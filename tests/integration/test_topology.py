@@ -180,6 +180,10 @@ def test_a_segment_leaves_when_nothing_depends_on_it(database: Session) -> None:
     assert "still has slots" in refused(database, "ML004", "SELECT easeml.remove_segment('east')")
     database.execute("SELECT easeml.remove_slot(3, force => true)")
     assert "only holder" in refused(database, "ML004", "SELECT easeml.remove_segment('east')")
+    home = "UPDATE easeml.partitions SET home_segment_id = %s WHERE partition_number = 1"
+    database.execute(home, [database.value("SELECT easeml.find_segment('east')")])  # which no replica makes up for
+    assert "which are nowhere else" in refused(database, "ML004", "SELECT easeml.remove_segment('east')")
+    database.execute(home, [None])
     database.execute("SELECT easeml.replicate_dataset('flowers', 1)")
     database.execute("SELECT easeml.remove_segment('east')")
     assert holders(database) == [["local"]] * 4

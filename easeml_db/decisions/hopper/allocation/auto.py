@@ -18,6 +18,8 @@ from easeml_db.words.training_unit import TrainingUnit
 class Auto(DataParallel):
     """Data-parallel training where that pays."""
 
+    needs_gangs = False
+
     def __init__(self, work: RunWork) -> None:
         super().__init__(work)
         self._scaling = Scaling()

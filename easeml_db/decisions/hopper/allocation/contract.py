@@ -148,6 +148,7 @@ class Allocation(RunHooks, ABC):
     """The allocation of one run."""
 
     uses_gangs = True
+    needs_gangs = False  # whoever asks for it wants gangs, and no hopping instead
     uses_batches = False
     records: DeviceRecords | None = None
     follows_plan = False

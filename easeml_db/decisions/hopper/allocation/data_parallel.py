@@ -1,7 +1,7 @@
 """Data-parallel: the trial with the lowest number has all slots, then the next; each trains as a gang on its slots.
 
 A gang starts when all its slots are idle; until then they are held back. Trials whose architecture cannot train on
-several slots hop on the slots that are left, and so does a run whose partitions are placed on segments.
+several slots hop on the slots that are left, and so does a run whose partitions are placed on segments of one server.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from easeml_db.words.trial import Trial
 
 class DataParallel(Allocation):
     """Gangs for the trials that can, hopping for the others."""
+
+    needs_gangs = True
 
     def __init__(self, work: RunWork) -> None:
         super().__init__(work)

@@ -51,6 +51,11 @@ def uses_gangs(name: str) -> bool:
     return bool(getattr(ALLOCATIONS.get(name), "uses_gangs", True))
 
 
+def needs_gangs(name: str) -> bool:
+    """Say whether an allocation is asked for because of gangs, for SQL, which refuses it where there are none."""
+    return bool(getattr(ALLOCATIONS.get(name), "needs_gangs", False))
+
+
 def uses_batches(name: str) -> bool:
     """Return whether an allocation needs to know which trials have the same shape."""
     return bool(getattr(ALLOCATIONS.get(name), "uses_batches", False))
