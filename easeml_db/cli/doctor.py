@@ -21,6 +21,7 @@ from easeml_db.cli.findings import (
     module_findings,
     plpython_finding,
     python_finding,
+    segment_findings,
     server_finding,
     slot_findings,
     this_environment,
@@ -38,7 +39,7 @@ STYLES = {"ok": "green", "warn": "yellow", "fault": "bold red"}
 @dsn_option
 @json_option
 def doctor(dsn: str | None, as_json: bool) -> None:
-    """Check server, extension, Python, devices, slots and coordinator. Exits with 1 when there is a fault."""
+    """Check server, extension, Python, devices, slots, other servers and coordinator. Exits with 1 on a fault."""
     findings = list(_examine(dsn))
     is_healthy = all(finding.status != "fault" for finding in findings)
     if as_json:
@@ -105,7 +106,10 @@ def _examine_python(facts: Row, server: Row, *, is_private: bool) -> Iterator[Fi
 def _examine_work(connection: Connection, facts: Row | None, *, is_private: bool) -> Iterator[Finding]:
     try:
         is_local = (connection.info.host or "/").startswith("/")
-        yield from slot_findings(rows(connection, "slots"), facts, os.cpu_count() if is_local else None)
+        segments = rows(connection, "segments")
+        nodes = {segment["segment_name"] for segment in segments if segment["service"] is not None}
+        yield from slot_findings(rows(connection, "slots"), facts, os.cpu_count() if is_local else None, nodes)
+        yield from segment_findings(segments)
         last = next(iter(rows(connection, "coordinator")), None)
         yield coordinator_finding(last, is_private=is_private)
     except psycopg.errors.InsufficientPrivilege:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -143,14 +143,32 @@ def device_finding(facts: Row) -> Finding:
     return Finding("devices", "ok", ", ".join(devices))
 
 
-def slot_findings(slots: Sequence[Row], facts: Row | None, n_cores: int | None) -> Iterator[Finding]:
-    """Check that there are slots, and that the machine has the devices that they are bound to."""
+def segment_findings(segments: Sequence[Row]) -> Iterator[Finding]:
+    """Say which segments are other servers, and what was against each when it was last looked at."""
+    nodes = [segment for segment in segments if segment["service"] is not None]
+    able = [node["segment_name"] for node in nodes if node["refusal"] is None]
+    if able:
+        yield Finding("segments", "ok", f"nothing is known against {', '.join(able[:8])}")
+    for node in nodes:
+        if node["refusal"] is not None:
+            todo = f"easeml segments check {node['segment_name']}"
+            yield Finding("segments", "fault", f"{node['segment_name']} trains nothing: {node['refusal']}", todo)
+
+
+def slot_findings(
+    slots: Sequence[Row], facts: Row | None, n_cores: int | None, nodes: Collection[str] = ()
+) -> Iterator[Finding]:
+    """Check that there are slots, and that this machine has what they are bound to.
+
+    Slots of `nodes`, segments that are other servers, name devices and use cores of those.
+    """
     if not slots:
         yield Finding("slots", "fault", "there are none", "SELECT easeml.set_slots(2);")
         return
     yield Finding(
         "slots", "ok", ", ".join(f"{slot['slot_name']} ({slot['device']}, {slot['status']})" for slot in slots[:8])
     )
+    slots = [slot for slot in slots if slot["segment_name"] not in nodes]
     devices = (facts or {}).get("devices")
     for slot in slots:
         if devices and slot["device"] not in devices and not slot["device"].startswith("cpu:"):

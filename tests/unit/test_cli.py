@@ -27,6 +27,7 @@ from easeml_db.cli.findings import (
     module_findings,
     plpython_finding,
     python_finding,
+    segment_findings,
     server_finding,
     slot_findings,
 )
@@ -189,7 +190,8 @@ def trial_row(trial_id: int = 1, **facts: Any) -> dict[str, Any]:
 
 def slot_row(slot_id: int = 1, **facts: Any) -> dict[str, Any]:
     return {
-        "slot_id": slot_id, "slot_name": f"slot-{slot_id}", "device": "cpu", "n_threads": 1, "status": "busy",
+        "slot_id": slot_id, "slot_name": f"slot-{slot_id}", "segment_name": "local", "device": "cpu",
+        "n_threads": 1, "status": "busy",
         "run_id": 1, "trial_id": slot_id, "architecture": "mlp", "kind": "train", "epoch": 1, "partition_number": 0,
         "unit_seconds": 0.5, "lost_reason": None, **facts,
     }  # fmt: skip
@@ -434,6 +436,21 @@ def test_slots_must_exist_fit_the_devices_and_the_cores() -> None:
     assert [each.status for each in gpu] == ["ok", "fault"]
     crowded = list(slot_findings([slot_row(1, n_threads=2), slot_row(2, n_threads=2)], facts(), 2))
     assert crowded[-1].todo == "SELECT easeml.set_slots(2, n_threads => 1);"
+
+
+def test_slots_of_other_servers_name_devices_and_cores_of_those() -> None:
+    far = [slot_row(1, segment_name="east", device="cuda:1"), slot_row(2, segment_name="east", n_threads=64)]
+    assert [each.status for each in slot_findings(far, facts(), 2, {"east"})] == ["ok"]
+
+
+def test_a_segment_that_is_refused_is_a_fault_that_names_it() -> None:
+    local, east = ({"segment_name": name, "service": None, "refusal": None} for name in ("local", "east"))
+    assert list(segment_findings([local])) == []
+    (fit,) = segment_findings([local, east | {"service": "pg_east"}])
+    assert (fit.status, fit.message) == ("ok", "nothing is known against east")
+    (unfit,) = segment_findings([local, east | {"service": "pg_east", "refusal": "service pg_east: no"}])
+    assert (unfit.status, unfit.message) == ("fault", "east trains nothing: service pg_east: no")
+    assert unfit.todo == "easeml segments check east"
 
 
 def test_coordinators_must_live_and_have_this_version() -> None:
