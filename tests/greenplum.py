@@ -19,6 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from easeml_db.postgres.greenplum import connections, facts, store
+from easeml_db.postgres.greenplum.dialects import server_of
 from tests.conftest import Session, temporary_database
 from tests.nodes import NODE_ROLE
 
@@ -35,7 +36,8 @@ CREATE OR REPLACE FUNCTION easeml_segment.distribution_of(relation oid, OUT is_p
     OUT columns text[]) LANGUAGE sql STABLE AS $$
     SELECT c.relkind = 'r', ''::text, ARRAY['id'] FROM pg_class c WHERE c.oid = $1 $$
 """
-# As Greenplum 6.24.3 explains a unit.
+SAID = "PostgreSQL 9.4.26 (Greenplum Database 6.24.3 build commit:25d3498a)"
+# As that explains a unit.
 ONE_SEGMENT = ["Gather Motion 1:1  (slice1; segments: 1)", "  ->  GroupAggregate"]
 CATALOG = """
 SET allow_system_table_mods TO on;
@@ -66,7 +68,7 @@ def make_lookalike(database: Session, n_segments: int = N_SEGMENTS) -> None:
         database.execute(statement)
     database.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
     database.execute("SET check_function_bodies TO off")  # they name the catalog of Greenplum
-    database.execute(DISTRIBUTION.sub("", facts.installation()))
+    database.execute(DISTRIBUTION.sub("", facts.installation(SAID)))
     database.execute("RESET check_function_bodies")
     database.execute(DISTRIBUTION_OF)
     for table in ("keys", "datasets", "partitions", "version_blocks", "checkpoint_chunks"):
@@ -102,7 +104,7 @@ def lookalike(server: Embedded) -> Iterator[Session]:
         patch.setattr(connections, "OWN_SETTINGS", {})
         patch.setattr(store, "NEW_STATE", DISTRIBUTION.sub("", store.NEW_STATE))
         patch.setattr(store, "explained", explained)
-        patch.setattr(facts, "greenplum_version", lambda said: "6.24.3")
+        patch.setattr(facts, "server_of", lambda said: server_of(SAID))
         yield database
 
 
@@ -115,7 +117,7 @@ def real(dsn: str) -> Iterator[Session]:
         try:
             with Session.open(make_conninfo(dsn, dbname=name.as_string().strip('"'))) as database:
                 database.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
-                database.execute(facts.installation())
+                database.execute(facts.installation(database.value("SELECT version()")))
                 make_role(database)
                 yield database
         finally:

@@ -91,8 +91,10 @@ def install_segment(service: str, role: str | None, engine: str, is_delegated: b
     with visited(service) as connection:
         check_installer(service, connection, role)
         if engine == GREENPLUM:
+            (said,) = [row["version"] for row in connection.execute("SELECT version()")]
+            script = installation(said)
             connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
-            connection.execute(installation().encode())
+            connection.execute(script.encode())
         elif is_delegated:
             install_delegated(connection)
         else:

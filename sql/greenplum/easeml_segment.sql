@@ -1,5 +1,5 @@
 -- What a Greenplum cluster holds for the segments of easeml that it is. Executed by `easeml segments install SERVICE --engine greenplum`, once in a database.
--- Nothing here is of PostgreSQL 9.5 or newer. Rows lie where their segment_key sends them; each segment of the cluster has a key of its own (keys).
+-- Nothing here is of PostgreSQL 9.5 or newer, and what differs between versions is in the other files. Rows lie where their segment_key sends them; each segment of the cluster has a key of its own (keys).
 -- Rows are inserted and deleted, never updated: units hold no lock that a DELETE waits for.
 CREATE SCHEMA easeml_segment;
 COMMENT ON SCHEMA easeml_segment IS 'A node of easeml: packed rows, states, and the units that run beside them.';
@@ -116,10 +116,7 @@ $$;
 COMMENT ON FUNCTION easeml_segment.numbers_of(bytea) IS 'Returns numbers given as bytes, 8 for each as the server stores a double precision.';
 
 CREATE FUNCTION easeml_segment.distribution_of(relation oid, OUT is_plain boolean, OUT clause text, OUT columns text[]) LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(c.relkind = 'r' AND p.policytype = 'p' AND NOT EXISTS (
-            SELECT 1 FROM pg_class s WHERE s.relstorage NOT IN ('h', 'a', 'c') AND (s.oid = c.oid
-                OR s.oid IN (SELECT l.parchildrelid FROM pg_partition_rule l JOIN pg_partition g ON g.oid = l.paroid WHERE g.parrelid = c.oid)))
-        AND (EXISTS (SELECT 1 FROM pg_partition g WHERE g.parrelid = c.oid) OR NOT EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = c.oid)), false),
+    SELECT coalesce({is_distributed}, false),
         CASE WHEN p.policytype = 'p' THEN pg_get_table_distributedby(c.oid) END,
         ARRAY(SELECT a.attname::text FROM generate_series(0, coalesce(array_upper(p.distkey, 1), -1)) k JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = p.distkey[k] ORDER BY k)
     FROM pg_class c LEFT JOIN gp_distribution_policy p ON p.localoid = c.oid WHERE c.oid = $1

@@ -6,12 +6,14 @@ The plans are those of Greenplum 6.24.3.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from easeml_db.errors import NotAllowed, NotFound, NotReady
-from easeml_db.postgres.greenplum.facts import check_holder, facts_of, greenplum_version, segment_query
+from easeml_db.postgres.greenplum.dialects import server_of
+from easeml_db.postgres.greenplum.facts import check_holder, facts_of, installation, segment_query
 from easeml_db.postgres.greenplum.statements import (
     GreenplumSegment,
     moves_nothing,
@@ -96,16 +98,41 @@ def test_a_plan_says_whether_one_segment_does_it(plan: str, is_one: bool, stays:
     assert (runs_on_one_segment(lines), moves_nothing(lines)) == (is_one, stays)
 
 
+SAID_BY_OTHERS = "PostgreSQL 12.12 (Greenplum Database 7.0.0-beta.0 build dev) on x86_64-pc-linux-gnu"
+
+
 @pytest.mark.parametrize(
-    ("text", "version"),
+    ("text", "version", "since"),
     [
-        (SAID, "6.24.3"),
-        ("PostgreSQL 14.4 (Apache Cloudberry 2.0.0 build 1) on x86_64", "2.0.0"),
-        ("PostgreSQL 15.14 (Debian 15.14-0+deb12u1) on x86_64-pc-linux-gnu", None),
+        (SAID, "6.24.3", (9, 4)),
+        ("PostgreSQL 9.4.26 (Greengage Database 6.27.0 build commit:0123) on x86_64", "6.27.0", (9, 4)),
+        (SAID_BY_OTHERS, "7.0.0-beta.0", (12, 0)),
+        ("PostgreSQL 14.4 (Cloudberry Database 1.6.0 build dev) on x86_64", "1.6.0", (12, 0)),
+        ("PostgreSQL 14.4 (Apache Cloudberry 2.0.0) on x86_64", "2.0.0", (12, 0)),
     ],
 )
-def test_the_version_is_that_of_greenplum(text: str, version: str | None) -> None:
-    assert greenplum_version(text) == version
+def test_what_a_server_understands_is_told_by_its_postgresql(text: str, version: str, since: tuple[int, int]) -> None:
+    server = server_of(text)
+    assert (server.version, server.dialect.since) == (version, since)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PostgreSQL 8.3.23 (Greenplum Database 5.29.0 build commit:0123) on x86_64",
+        "PostgreSQL 15.14 (Debian 15.14-0+deb12u1) on x86_64-pc-linux-gnu",
+    ],
+)
+def test_an_older_server_and_one_of_another_line_are_refused(text: str) -> None:
+    with pytest.raises(NotReady, match="expected Greenplum 6 or newer"):
+        installation(text)
+
+
+def test_what_is_installed_is_of_the_dialect_of_the_server() -> None:
+    old, new = installation(SAID), installation(SAID_BY_OTHERS)
+    assert "{" not in re.sub(r"'\{\w*\}'", "", old + new)
+    assert [word in old for word in ("pg_partition_rule", "pg_partition_tree")] == [True, False]
+    assert [word in new for word in ("pg_partition_rule", "pg_partition_tree")] == [False, True]
 
 
 def test_facts_are_those_of_cluster_and_segment() -> None:
@@ -118,7 +145,7 @@ def test_facts_are_those_of_cluster_and_segment() -> None:
     assert facts["greenplum"] == {"version": "6.24.3", "content": 1, "n_segments": 3}
     assert facts["devices"] == ["cpu"]
     with pytest.raises(NotReady, match="expected Greenplum 6 or newer"):
-        facts_of(1, {**found, "server": SAID.replace("6.24.3", "5.29.0")}, "{}")
+        facts_of(1, {**found, "server": SAID.replace("9.4.26", "8.3.23")}, "{}")
     with pytest.raises(NotFound, match="no segment 7, it has 3"):
         segment_query(7, {**found, "key": None})
 

@@ -10,12 +10,12 @@ import psycopg
 from psycopg import sql
 
 from easeml_db import __version__
-from easeml_db.errors import NotAllowed, NotFound, NotReady
+from easeml_db.errors import NotAllowed, NotFound
 from easeml_db.postgres.extension_files import sql_folder
+from easeml_db.postgres.greenplum.dialects import server_of
 
 Facts = dict[str, Any]
 Row = Mapping[str, Any]
-OLDEST = 6
 SERVER: LiteralString = """
 SELECT n.identity, (SELECT h.holder FROM easeml_segment.holders h WHERE h.content = {content}) AS holder,
     easeml_segment.version() AS extension, version() AS server, current_database()::text AS database,
@@ -50,10 +50,8 @@ def segment_query(content: int, found: Row) -> sql.Composed:
 
 
 def facts_of(content: int, found: Row, told: str) -> Facts:
-    """Put together what cluster and segment said."""
-    version = greenplum_version(found["server"])
-    if version is None or int(version.partition(".")[0]) < OLDEST:
-        raise NotReady(f"its server is {found['server'][:40]!r}, expected Greenplum {OLDEST} or newer")
+    """Put together what cluster and segment said. Raises NotReady."""
+    version = server_of(found["server"]).version
     names = ("holder", "extension", "database", "port")
     return {
         **{name: found[name] for name in names},
@@ -62,18 +60,6 @@ def facts_of(content: int, found: Row, told: str) -> Facts:
         "greenplum": {"version": version, "content": content, "n_segments": found["n_segments"]},
         **json.loads(told),
     }
-
-
-def greenplum_version(said: str) -> str | None:
-    """Return the version of Greenplum of what version() says; None for another server.
-
-    >>> greenplum_version("PostgreSQL 9.4.26 (Greenplum Database 6.24.3 build commit:25d3) on x86_64")
-    '6.24.3'
-    """
-    for name in ("(Greenplum Database ", "(Cloudberry Database ", "(Apache Cloudberry "):
-        if name in said:
-            return said.partition(name)[2].partition(" ")[0].rstrip(")")
-    return None
 
 
 def check_holder(held: str | None, token: str) -> bool:
@@ -124,7 +110,10 @@ async def hold(connection: psycopg.AsyncConnection[dict[str, Any]], content: int
         await connection.execute(hold_query(content, token))
 
 
-def installation() -> str:
-    """Return the statements that make a database of a cluster ready. Their user is a superuser there."""
-    text = (sql_folder() / "greenplum" / "easeml_segment.sql").read_text(encoding="utf-8")
-    return text.replace("{version}", __version__)
+def installation(said: str) -> str:
+    """Return the statements that make a database of a cluster ready whose server says this as version(). Their user is
+    a superuser there. Raises NotReady."""
+    folder = sql_folder() / "greenplum"
+    is_distributed = folder / server_of(said).dialect.is_distributed
+    text = (folder / "easeml_segment.sql").read_text(encoding="utf-8").replace("{version}", __version__)
+    return text.replace("{is_distributed}", is_distributed.read_text(encoding="utf-8").strip())
