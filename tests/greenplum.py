@@ -111,19 +111,19 @@ def lookalike(server: Embedded) -> Iterator[Session]:
 @contextmanager
 def real(dsn: str) -> Iterator[Session]:
     """A database of its own on a cluster."""
-    name = sql.Identifier(f"easeml_{uuid4().hex[:12]}")
+    name = f"easeml_{uuid4().hex[:12]}"
     with Session.open(dsn) as cluster:
-        cluster.execute(sql.SQL("CREATE DATABASE {}").format(name))
-        try:
-            with Session.open(make_conninfo(dsn, dbname=name.as_string().strip('"'))) as database:
-                database.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
-                database.execute(facts.installation(database.value("SELECT version()")))
-                make_role(database)
-                yield database
-        finally:
-            others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
-            cluster.execute(others, [name.as_string().strip('"')])
-            cluster.execute(sql.SQL("DROP DATABASE {}").format(name))
+        cluster.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    try:
+        with Session.open(make_conninfo(dsn, dbname=name)) as database:
+            database.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
+            database.execute(facts.installation(database.value("SELECT version()")))
+            make_role(database)
+            yield database
+    finally:
+        with Session.open(dsn) as cluster:  # one that was open all the while may have lost a segment
+            cluster.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+            cluster.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
 
 
 @contextmanager

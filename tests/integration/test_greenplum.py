@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -28,6 +28,42 @@ SEGMENTS = tuple(f"gp{content}" for content in range(N_SEGMENTS))
 TREES = """
 SELECT easeml.select_models(%s, '{lightgbm}', procedure => 'grid', max_epochs => 2, search_space =>
     '{"trees_per_epoch": 2, "num_leaves": [3]}')
+"""
+TABLES = """
+CREATE TABLE plain (i int, k text) DISTRIBUTED BY (k, i);
+CREATE TABLE anyhow (i int) DISTRIBUTED RANDOMLY;
+CREATE TABLE columnar (i int) WITH (appendonly = true, orientation = column) DISTRIBUTED BY (i);
+CREATE TABLE parts (i int, k int) DISTRIBUTED BY (i) PARTITION BY RANGE (k) (START (0) END (20) EVERY (10));
+CREATE TABLE mixed (i int, k int) DISTRIBUTED BY (i) PARTITION BY RANGE (k) (START (0) END (20) EVERY (10));
+CREATE EXTERNAL WEB TABLE outside (i int, k int) EXECUTE 'true' ON ALL FORMAT 'text';
+ALTER TABLE mixed EXCHANGE PARTITION FOR (1) WITH TABLE outside WITHOUT VALIDATION;
+CREATE TABLE parent (i int) DISTRIBUTED BY (i);
+CREATE TABLE child () INHERITS (parent) DISTRIBUTED BY (i);
+CREATE TABLE everywhere (i int) DISTRIBUTED REPLICATED;
+CREATE VIEW seen AS SELECT * FROM plain
+"""
+DISTRIBUTIONS = """
+SELECT c.relname::text AS name, d.is_plain, d.clause, d.columns
+FROM pg_class c CROSS JOIN LATERAL easeml_segment.distribution_of(c.oid) d
+WHERE c.relname = ANY (%s)
+"""
+LONG = SELECT_MODELS.replace("max_epochs => 2", "max_epochs => 6")
+N_UNITS_OF_LONG = 2 * 6 * 4
+N_UNITS = "SELECT count(*) FROM easeml.training_units WHERE run_id = %s"
+STRIKE = """
+CREATE FUNCTION public.strike(pid integer) RETURNS integer LANGUAGE plpython3u VOLATILE AS
+$$import os, signal; os.kill(pid, signal.SIGKILL)$$
+"""
+# On the segment itself, as a unit.
+STRUCK = """
+SELECT z.struck FROM (SELECT k.segment_key, min(k.segment_key), public.strike(%s) AS struck FROM easeml_segment.keys k
+    WHERE k.gp_segment_id = %s AND k.segment_key = (SELECT min(l.segment_key) FROM easeml_segment.keys l
+        WHERE l.gp_segment_id = %s) GROUP BY k.segment_key OFFSET 0) z
+"""
+SESSIONS = "SELECT sess_id FROM pg_stat_activity WHERE application_name LIKE 'easeml slot%'"
+PROCESSES = """
+SELECT q.pid FROM (SELECT gp_execution_segment() AS content, a.pid, a.sess_id
+    FROM gp_dist_random('pg_stat_activity') a) q WHERE q.content = %s AND q.sess_id = ANY (%s) ORDER BY q.pid LIMIT 1
 """
 HELD = "SELECT DISTINCT partition_number FROM easeml_segment.partitions WHERE gp_segment_id = %s"
 
@@ -96,6 +132,40 @@ def test_runs_on_a_cluster_end_in_the_bytes_of_those_on_one_server(
     assert answered == 300
     assert there.values("SELECT checkpoint_id FROM easeml.checkpoints WHERE is_elsewhere") == []
     assert {*cluster.values(HELD, 0)} | {*cluster.values(HELD, 1)} == {0, 1, 2, 3}
+
+
+@pytest.mark.skipif(DSN not in os.environ, reason=f"{DSN} names no cluster")
+def test_a_process_of_a_segment_that_is_killed_costs_what_was_under_way_and_nothing_else(
+    there: Session, cluster: Session, coordinator: Coordinator
+) -> None:
+    cluster.execute(STRIKE)
+    with coordinator(there):
+        run_id = there.value(LONG, "there")
+        there.wait_until(f"SELECT ({N_UNITS}) >= 6", run_id)
+        pid = cluster.value(PROCESSES, 1, cluster.values(SESSIONS))
+        with suppress(psycopg.Error):  # the segment ends all of its sessions, this one, too
+            cluster.value(STRUCK, pid, 1, 1)
+        there.execute("CALL easeml.wait(%s)", [run_id])
+    assert there.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id) == "finished"
+    assert there.value(N_UNITS, run_id) == N_UNITS_OF_LONG
+    for trial_id in there.values("SELECT trial_id FROM easeml.trials WHERE run_id = %s", run_id):
+        replayed = there.value("CALL easeml.replay(%s)", trial_id)
+        assert replayed["is_identical"], replayed
+
+
+@pytest.mark.skipif(DSN not in os.environ, reason=f"{DSN} names no cluster")
+def test_only_tables_whose_segments_have_rows_of_their_own_are_distributed(cluster: Session) -> None:
+    """Versions of Greenplum tell partitions, access methods and external tables each in a catalog of its own."""
+    for statement in TABLES.split(";"):
+        cluster.execute(statement)
+    names = ["plain", "anyhow", "columnar", "parts", "mixed", "parent", "child", "everywhere", "seen", "outside"]
+    found = {row["name"]: row for row in cluster.rows(DISTRIBUTIONS, names)}
+    assert sorted(found) == sorted(names)
+    plain = {"plain", "anyhow", "columnar", "parts", "child", "outside"}  # outside changed places with a part of mixed
+    assert {name for name, row in found.items() if row["is_plain"]} == plain
+    assert (found["plain"]["clause"], found["plain"]["columns"]) == ("DISTRIBUTED BY (k, i)", ["k", "i"])
+    assert (found["anyhow"]["clause"], found["anyhow"]["columns"]) == ("DISTRIBUTED RANDOMLY", [])
+    assert found["everywhere"]["clause"] is None
 
 
 @pytest.mark.parametrize(
