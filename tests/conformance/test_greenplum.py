@@ -41,6 +41,12 @@ PREDICT = """
 CALL easeml.predict_on_nodes('points', %s, 'public.spotted', trial_id => %s, key => %s, probabilities => true)
 """
 PREDICTED = "SELECT id, predicted_label, probability, probabilities FROM public.spotted ORDER BY id"
+PARTED = """
+CREATE TABLE public.parted (id integer, x double precision) DISTRIBUTED BY (id)
+    PARTITION BY RANGE (id) (START (1) END (9001) EVERY (3000));
+INSERT INTO public.parted SELECT id, x FROM public.spots WHERE id > 0;
+GRANT SELECT ON public.parted TO PUBLIC
+"""
 MOVED = "SELECT count(*) FROM spots s JOIN spotted p USING (id) WHERE s.gp_segment_id <> p.gp_segment_id"
 
 
@@ -177,6 +183,10 @@ async def test_a_table_of_the_cluster_is_predicted_where_its_rows_are(world: War
     with pytest.raises(psycopg.Error, match="segment gp2: the service may not read there"):
         await predicted(world, trial_id, {"gp2": "public.spots"})
     assert world.cluster.values("SELECT 1 FROM pg_class WHERE relname = 'spotted'") == []
+    if greenplum.DSN in os.environ:
+        world.cluster.execute(PARTED)
+        assert await predicted(world, trial_id, {"gp2": "public.parted"}) == 9000
+        assert world.cluster.value(MOVED) == 0
 
 
 async def test_a_segment_says_what_it_is(world: WarmOnGreenplum) -> None:

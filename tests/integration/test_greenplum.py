@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 from psycopg.conninfo import make_conninfo
 
+from easeml_db.cli import commands
 from tests.greenplum import DSN, N_SEGMENTS, real
 from tests.integration.test_nodes import BOUND, FLOWERS, SCORES, SELECT_MODELS, STATES
 from tests.nodes import NODE_ROLE, service_file
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import Session
 
     Coordinator = Callable[..., AbstractContextManager[Any]]
@@ -143,8 +147,9 @@ def test_a_process_of_a_segment_that_is_killed_costs_what_was_under_way_and_noth
         run_id = there.value(LONG, "there")
         there.wait_until(f"SELECT ({N_UNITS}) >= 6", run_id)
         pid = cluster.value(PROCESSES, 1, cluster.values(SESSIONS))
-        with suppress(psycopg.Error):  # the segment ends all of its sessions, this one, too
-            cluster.value(STRUCK, pid, 1, 1)
+        for statement, values in ((STRUCK, (pid, 1, 1)), (HELD, (1,))):
+            with suppress(psycopg.Error):  # the segment ends all of its sessions, and those here find out one by one
+                cluster.rows(statement, *values)
         there.execute("CALL easeml.wait(%s)", [run_id])
     assert there.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id) == "finished"
     assert there.value(N_UNITS, run_id) == N_UNITS_OF_LONG
@@ -166,6 +171,13 @@ def test_only_tables_whose_segments_have_rows_of_their_own_are_distributed(clust
     assert (found["plain"]["clause"], found["plain"]["columns"]) == ("DISTRIBUTED BY (k, i)", ["k", "i"])
     assert (found["anyhow"]["clause"], found["anyhow"]["columns"]) == ("DISTRIBUTED RANDOMLY", [])
     assert found["everywhere"]["clause"] is None
+
+
+def test_nothing_is_installed_on_a_server_of_another_line(module_database: Session, tmp_path: Path) -> None:
+    with service_file(tmp_path, {"pg_plain": module_database.dsn}):
+        done = CliRunner().invoke(commands, ["segments", "install", "pg_plain", "--engine", "greenplum"])
+    assert "expected Greenplum 6 or newer, or Cloudberry" in f"{done.output} {done.exception}"
+    assert module_database.values("SELECT 1 FROM pg_tables WHERE schemaname = 'easeml_segment'") == []
 
 
 @pytest.mark.parametrize(

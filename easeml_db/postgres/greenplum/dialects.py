@@ -49,4 +49,7 @@ def server_of(said: str) -> Server:
         for dialect in DIALECTS:
             if base >= dialect.since:
                 return Server(found[3], dialect)
-    raise NotReady(f"its server is {said[:60]!r}, expected Greenplum 6 or newer, or Cloudberry")
+    raise NotReady(
+        f"its server is {said[:60]!r}, expected Greenplum 6 or newer, or Cloudberry",
+        hint="Name the coordinator of a cluster.",
+    )
