@@ -18,15 +18,19 @@ from uuid import uuid4
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from easeml_db.local.server import prepare_database
 from easeml_db.postgres.delegated.statements import INSTALLATION
-from tests.conftest import Session, temporary_database, temporary_server
+from tests.conftest import TEMPLATE, Session, temporary_database, temporary_server
 from tests.nodes import NODE_ROLE, prepare_node, service_file
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
 
 DSN = "EASEML_TEST_CITUS"
-FORMS = ("recorded", "real") if DSN in os.environ else ("recorded",)
+KINDS = ("recorded", "real") if DSN in os.environ else ("recorded",)
+DELEGATED = "delegated"
+# Of clusters whose workers are segments: reached one by one, or through the coordinator alone.
+FORMS = tuple((kind, way) for kind in KINDS for way in ("direct", DELEGATED))
 DATABASE = "shop"
 N_SHARDS, FIRST_SHARD = 4, 102008
 MOVED_SHARD = FIRST_SHARD + 2  # the last on the first worker
@@ -65,9 +69,13 @@ INSERT INTO pg_dist_placement SELECT 103000 + k, 1, 1 + k % 2 FROM generate_seri
 
 
 class Cluster(Protocol):
-    """Workers that are nodes of easeml, by their names; each is reached by the service pg_NAME."""
+    """Workers that are nodes of easeml, by their names; each is reached by the service pg_NAME.
+
+    `contents` are their groups where that service leads to the coordinator of the cluster, None where it leads to each.
+    """
 
     workers: Mapping[str, Session]
+    contents: Mapping[str, int | None]
 
     def distribute(self, table: str, rows: str) -> None:
         """Make a distributed table of the rows of a query, which NODE_ROLE may read."""
@@ -79,22 +87,37 @@ class Cluster(Protocol):
         """Move a shard from the first worker to the second."""
 
 
-class Lookalike:
-    """Two nodes with a catalog as that of Citus. Every fourth row is in a shard, by its id."""
+def add_segments(control: Session, cluster: Cluster) -> None:
+    """Make the workers of a cluster segments of a control server, with a slot each."""
+    add = "SELECT easeml.add_segment(%s, service => %s, engine => 'citus', content => %s)"
+    for name in cluster.workers:
+        control.execute(add, [name, f"pg_{name}", cluster.contents[name]])
+        control.execute("SELECT easeml.add_slots(1, %s)", [name])
 
-    def __init__(self, workers: Mapping[str, Session]) -> None:
+
+class Lookalike:
+    """Two nodes with a catalog as that of Citus, and their coordinator, where there is one. Every fourth row is in a
+    shard, by its id."""
+
+    def __init__(
+        self, workers: Mapping[str, Session], *, is_delegated: bool, coordinator: Session | None = None
+    ) -> None:
         self.workers = workers
+        self._coordinator = coordinator
+        self._nodes = [*workers.values(), *([coordinator] if coordinator else [])]
+        self.contents = {name: GROUPS[name] if is_delegated else None for name in workers}
         for name, worker in workers.items():
-            make_lookalike(worker, GROUPS[name])
+            make_lookalike(worker, GROUPS[name], is_delegated=is_delegated)
 
     def distribute(self, table: str, rows: str) -> None:
-        for worker in self.workers.values():
-            worker.execute(f"CREATE TABLE {table} AS SELECT * FROM ({rows}) r LIMIT 0")
+        for worker in self._nodes:
+            shown = "" if worker is self._coordinator else "LIMIT 0"  # a query there would be answered by the workers
+            worker.execute(f"CREATE TABLE {table} AS SELECT * FROM ({rows}) r {shown}")
             worker.execute(f"GRANT SELECT ON {table} TO {NODE_ROLE}")
             worker.execute("INSERT INTO pg_dist_partition VALUES (%s::text::regclass, 'h', 's', 1)", [table])
         for number in range(N_SHARDS):
             home = list(self.workers)[number % len(self.workers)]
-            for worker in self.workers.values():
+            for worker in self._nodes:
                 worker.execute(
                     "INSERT INTO pg_dist_shard VALUES (%s::text::regclass, %s)", [table, FIRST_SHARD + number]
                 )
@@ -102,8 +125,8 @@ class Lookalike:
             make_shard(self.workers[home], table, number, rows)
 
     def drop(self, table: str) -> None:
-        for worker in self.workers.values():
-            worker.execute("DELETE FROM pg_dist_placement")
+        for worker in self._nodes:
+            worker.execute("DELETE FROM pg_dist_placement WHERE shardid IN (SELECT shardid FROM pg_dist_shard)")
             worker.execute("DELETE FROM pg_dist_shard")
             worker.execute("DELETE FROM pg_dist_partition")
             tables = [table, *(f"{table}_{FIRST_SHARD + number}" for number in range(N_SHARDS))]
@@ -126,10 +149,13 @@ class Lookalike:
             first.execute(f"DROP TABLE {name}")
 
 
-def make_lookalike(session: Session, group: int) -> None:
+def make_lookalike(session: Session, group: int, *, is_delegated: bool = False) -> None:
     """Give a database the catalog of a node of a cluster; group 0 is the coordinator."""
     session.execute(CATALOG)
     session.execute("INSERT INTO pg_catalog.pg_dist_local_group VALUES (%s)", [group])
+    if is_delegated:
+        for statement in KEYS.split(";"):
+            session.execute(statement)
 
 
 def make_shard(worker: Session, table: str, number: int, rows: str) -> None:
@@ -142,21 +168,23 @@ def make_shard(worker: Session, table: str, number: int, rows: str) -> None:
 class Real:
     """A running cluster."""
 
-    def __init__(self, coordinator: Session, workers: Mapping[str, Session]) -> None:
-        self.workers, self._coordinator = workers, coordinator
+    def __init__(self, coordinator: Session, workers: Mapping[str, Session], *, is_delegated: bool) -> None:
+        self.workers, self.coordinator = workers, coordinator
+        numbers = dict(zip(workers, GROUPS.values(), strict=True))
+        self.contents = {name: numbers[name] if is_delegated else None for name in workers}
 
     def distribute(self, table: str, rows: str) -> None:
         self.drop(table)
-        self._coordinator.execute(f"CREATE TABLE {table} AS {rows}")
-        self._coordinator.execute("SELECT create_distributed_table(%s, 'id', shard_count => %s)", [table, N_SHARDS])
-        self._coordinator.execute(f"GRANT SELECT ON {table} TO {NODE_ROLE}")
+        self.coordinator.execute(f"CREATE TABLE {table} AS {rows}")
+        self.coordinator.execute("SELECT create_distributed_table(%s, 'id', shard_count => %s)", [table, N_SHARDS])
+        self.coordinator.execute(f"GRANT SELECT ON {table} TO {NODE_ROLE}")
 
     def drop(self, table: str) -> None:
-        self._coordinator.execute(f"DROP TABLE IF EXISTS {table}")
+        self.coordinator.execute(f"DROP TABLE IF EXISTS {table}")
 
     def move(self, table: str) -> None:
         first, second = (conninfo_to_dict(worker.dsn) for worker in self.workers.values())
-        self._coordinator.execute(
+        self.coordinator.execute(
             "SELECT citus_move_shard_placement(max(shardid), %(host)s, %(port)s, %(to_host)s, %(to_port)s,"
             " 'block_writes') FROM citus_shards WHERE table_name = %(table)s::text::regclass AND nodename = %(host)s"
             " AND nodeport = %(port)s",
@@ -168,22 +196,18 @@ class Real:
 
 
 @contextmanager
-def cluster_of(form: str, server: Embedded, snapshot: Path, folder: Path) -> Iterator[Cluster]:
-    """A cluster of two workers, real or recorded."""
+def cluster_of(form: tuple[str, str], server: Embedded, snapshot: Path, folder: Path) -> Iterator[Cluster]:
+    """A cluster of two workers, real or recorded, whose workers are reached, or its coordinator alone."""
+    kind, way = form
     with ExitStack() as stack:
-        if form == "real":
-            yield _real(stack)
+        if kind == "real":
+            yield real_through_coordinator(stack, folder) if way == DELEGATED else _real(stack)
             return
-        workers = {}
-        for name, own in (("east", server), ("west", stack.enter_context(temporary_server(snapshot)))):
-            with Session.open(own.dsn(database="postgres")) as session:
-                session.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
-                session.execute(f"CREATE DATABASE {DATABASE}")
-            workers[name] = Session.open(own.dsn(database=DATABASE))
-            stack.callback(workers[name].close)
+        servers = {"east": server, "west": stack.enter_context(temporary_server(snapshot))}
+        workers = {name: _database(stack, own) for name, own in servers.items()}
         dsns = {f"pg_{name}": prepare_node(worker) for name, worker in workers.items()}
         stack.enter_context(service_file(folder, dsns))
-        yield Lookalike(workers)
+        yield Lookalike(workers, is_delegated=way == DELEGATED)
 
 
 def _real(stack: ExitStack) -> Real:
@@ -191,8 +215,7 @@ def _real(stack: ExitStack) -> Real:
     coordinator = stack.enter_context(Session.open(os.environ[DSN]))
     services = configparser.ConfigParser(interpolation=None)
     services.read(os.environ["PGSERVICEFILE"])
-    if not coordinator.rows("SELECT FROM pg_roles WHERE rolname = %s", NODE_ROLE):
-        coordinator.execute(f"CREATE ROLE {NODE_ROLE} LOGIN")
+    _make_node_role(coordinator)
     workers = {}
     for service in services.sections()[:2]:
         place = {key: services[service][key] for key in ("host", "port", "dbname")}
@@ -203,7 +226,58 @@ def _real(stack: ExitStack) -> Real:
         worker.execute(f"GRANT CREATE ON SCHEMA public TO {NODE_ROLE}")
         worker.execute("SELECT easeml_segment.release()")
         workers[service.removeprefix("pg_")] = worker
-    return Real(coordinator, workers)
+    return Real(coordinator, workers, is_delegated=False)
+
+
+def _make_node_role(coordinator: Session) -> None:
+    """Make the role of nodes where it is missing; Citus makes it on all workers."""
+    if not coordinator.rows("SELECT FROM pg_roles WHERE rolname = %s", NODE_ROLE):
+        coordinator.execute(f"CREATE ROLE {NODE_ROLE} LOGIN")
+
+
+def real_through_coordinator(stack: ExitStack, folder: Path) -> Real:
+    """A database of its own on the cluster of EASEML_TEST_CITUS, of which only the coordinator is reached."""
+    coordinator, sessions = _own_database(stack)
+    workers = dict(zip(GROUPS, sessions.values(), strict=True))
+    dsn = make_conninfo(coordinator.dsn, user=NODE_ROLE)
+    stack.enter_context(service_file(folder, {f"pg_{name}": dsn for name in workers}))
+    return Real(coordinator, workers, is_delegated=True)
+
+
+@contextmanager
+def control_on_coordinator(form: tuple[str, str], snapshot: Path, folder: Path) -> Iterator[tuple[Session, Cluster]]:
+    """A control server that is the coordinator of a cluster itself, and that cluster; the extension is there alone."""
+    kind, way = form
+    with ExitStack() as stack:
+        if kind == "real":
+            coordinator, sessions = _own_database(stack)
+            workers = dict(zip(GROUPS, sessions.values(), strict=True))
+            prepare_database(coordinator, n_slots=1)
+            coordinator.execute(f"GRANT easeml_coordinator TO {NODE_ROLE}")
+            coordinator.execute("RESET citus.enable_ddl_propagation")
+            cluster: Cluster = Real(coordinator, workers, is_delegated=way == DELEGATED)
+        else:
+            server, *own = (stack.enter_context(temporary_server(snapshot)) for _ in range(3))
+            coordinator = _database(stack, server, f"TEMPLATE {TEMPLATE}")
+            workers = {name: _database(stack, each) for name, each in zip(GROUPS, own, strict=True)}
+            make_lookalike(coordinator, 0)
+            for worker in workers.values():
+                prepare_node(worker)
+            cluster = Lookalike(workers, is_delegated=way == DELEGATED, coordinator=coordinator)
+        entrance = coordinator if form == ("real", DELEGATED) else None
+        dsns = {f"pg_{name}": (entrance or worker).dsn for name, worker in workers.items()}
+        stack.enter_context(
+            service_file(folder, {name: make_conninfo(dsn, user=NODE_ROLE) for name, dsn in dsns.items()})
+        )
+        yield coordinator, cluster
+
+
+def _database(stack: ExitStack, server: Embedded, template: str = "") -> Session:
+    """Make the database of a cluster on a server; return a superuser's session there."""
+    with Session.open(server.dsn(database="postgres")) as session:
+        session.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
+        session.execute(f"CREATE DATABASE {DATABASE} {template}")
+    return stack.enter_context(Session.open(server.dsn(database=DATABASE)))
 
 
 @dataclass(frozen=True)
@@ -242,13 +316,19 @@ def _lookalike_delegated(stack: ExitStack, server: Embedded) -> Delegated:
     for group in (1, 2):
         worker = stack.enter_context(Session.open(stack.enter_context(temporary_database(server))))
         workers[group], dsns[group] = worker, prepare_node(worker)
-        make_lookalike(worker, group)
-        for statement in KEYS.split(";"):
-            worker.execute(statement)
+        make_lookalike(worker, group, is_delegated=True)
     return Delegated(dsns, workers, list(workers.values()), False)
 
 
 def _real_delegated(stack: ExitStack) -> Delegated:
+    coordinator, workers = _own_database(stack)
+    dsns = dict.fromkeys(workers, make_conninfo(coordinator.dsn, user=NODE_ROLE))
+    return Delegated(dsns, workers, [coordinator], True)
+
+
+def _own_database(stack: ExitStack) -> tuple[Session, dict[int, Session]]:
+    """Make a database on all servers of the cluster; return a superuser's sessions there: that of the coordinator, and
+    those of the workers by their groups."""
     name, dsn = f"easeml_{uuid4().hex[:12]}", os.environ[DSN]
     with Session.open(dsn) as cluster:
         found = "SELECT groupid, nodename AS host, nodeport AS port FROM pg_dist_node WHERE noderole = 'primary'"
@@ -267,11 +347,10 @@ def _real_delegated(stack: ExitStack) -> Delegated:
         coordinator.execute(f"SELECT {add}(%s, %s)", [at["host"], int(at["port"])])
     for statement in INSTALLATION:
         coordinator.execute(statement)
-    if not coordinator.rows("SELECT FROM pg_roles WHERE rolname = %s", NODE_ROLE):
-        coordinator.execute(f"CREATE ROLE {NODE_ROLE} LOGIN")
+    _make_node_role(coordinator)
     coordinator.execute(f"GRANT easeml_segment TO {NODE_ROLE}")
+    coordinator.execute(f"GRANT CREATE ON SCHEMA public TO {NODE_ROLE}")
     workers = {group: session for group, session in sessions.items() if group}
     for worker in workers.values():
         worker.execute("SET citus.enable_ddl_propagation TO off")
-    dsns = dict.fromkeys(workers, make_conninfo(coordinator.dsn, user=NODE_ROLE))
-    return Delegated(dsns, workers, [coordinator], True)
+    return coordinator, workers

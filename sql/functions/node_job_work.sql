@@ -8,7 +8,7 @@ COMMENT ON FUNCTION easeml.nodes_of(text[]) IS 'Returns everything needed to wor
 
 CREATE FUNCTION easeml.workers_for(places jsonb) RETURNS text[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- Where a table may be a distributed one, any worker may have a part of it.
-    SELECT ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.engine = 'citus' AND g.content IS NULL AND EXISTS (SELECT FROM easeml.segments o WHERE o.engine = 'citus' AND places ? o.segment_name))
+    SELECT ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.engine = 'citus' AND EXISTS (SELECT FROM easeml.segments o WHERE o.engine = 'citus' AND places ? o.segment_name))
 $$;
 COMMENT ON FUNCTION easeml.workers_for(jsonb) IS 'Returns the segments that are workers of Citus if one of the tables is named on one of them, else none (internal).';
 

@@ -40,9 +40,6 @@ BEGIN
     -- The catalog of Citus is there where this server is a node of a cluster, and has no type that could be named here. A table of the coordinator's own has its rows here.
     IF to_regclass('pg_catalog.pg_dist_partition') IS NULL OR to_regclass('pg_catalog.pg_dist_node') IS NULL THEN
         RETURN NULL;
-    -- Workers that are reached through this server alone pack no rows: they are read here.
-    ELSIF EXISTS (SELECT FROM easeml.segments g WHERE g.engine = 'citus' AND g.content IS NOT NULL) AND NOT EXISTS (SELECT FROM easeml.segments g WHERE g.engine = 'citus' AND g.content IS NULL) THEN
-        RETURN NULL;
     END IF;
     EXECUTE 'SELECT string_agg(concat_ws('' '', n.groupid, n.nodename, n.nodeport), ''/'' ORDER BY n.groupid) FROM pg_dist_node n
         WHERE n.noderole = ''primary'' AND EXISTS (SELECT FROM pg_dist_partition p WHERE p.logicalrelid = $1 AND (p.partmethod, p.repmodel, p.colocationid) <> (''n'', ''s'', 0))' INTO workers USING relation;
@@ -81,7 +78,7 @@ DECLARE
 BEGIN
     IF place ? 'workers' THEN
         -- Any of them that answers; a segment that has never been checked may be one of them.
-        SELECT g.* INTO found FROM easeml.segments g WHERE g.engine = 'citus' AND g.content IS NULL AND (g.facts IS NULL OR concat_ws(' ', g.facts #>> '{citus,group}', g.facts #>> '{citus,name}', g.facts #>> '{citus,port}') = ANY (string_to_array(place ->> 'workers', '/')) AND g.facts ->> 'database' = current_database())
+        SELECT g.* INTO found FROM easeml.segments g WHERE g.engine = 'citus' AND (g.facts IS NULL OR concat_ws(' ', g.facts #>> '{citus,group}', g.facts #>> '{citus,name}', g.facts #>> '{citus,port}') = ANY (string_to_array(place ->> 'workers', '/')) AND g.facts ->> 'database' = current_database())
         ORDER BY g.facts IS NULL, g.segment_id LIMIT 1;
         IF found.segment_id IS NULL THEN
             PERFORM easeml.fail('ML003', format('source: table %s is distributed by Citus, and no worker of that cluster is a segment', place ->> 'table'),

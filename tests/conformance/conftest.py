@@ -607,7 +607,7 @@ def warm_on_citus(
     folder = tmp_path_factory.mktemp("services")
     with ExitStack() as stack:
         control = stack.enter_context(temporary_session(private_server))
-        cluster = stack.enter_context(citus.cluster_of("real", private_server, snapshot, folder))
+        cluster = stack.enter_context(citus.cluster_of(("real", "direct"), private_server, snapshot, folder))
         workers = dict(zip(("east", "west"), cluster.workers.values(), strict=True))
         dsns = {f"pg_{name}": make_conninfo(worker.dsn, user=NODE_ROLE) for name, worker in workers.items()}
         stack.enter_context(service_file(folder, dsns))
@@ -690,7 +690,7 @@ def warm_on_greenplum(private_server: Embedded, tmp_path_factory: pytest.TempPat
 # The worlds of a test that does not name its own by the marker `worlds`.
 USUAL = ("simulated", "postgres")
 # Nodes of every kind; those of a Citus cluster where EASEML_TEST_CITUS names one.
-ON_NODES = ("nodes", "delegated", "citus") if "real" in citus.FORMS else ("nodes", "delegated")
+ON_NODES = ("nodes", "delegated", "citus") if "real" in citus.KINDS else ("nodes", "delegated")
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "simulated": lambda request: InMemory(),
     "postgres": on_postgres,

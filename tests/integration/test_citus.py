@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.citus import FORMS, Cluster, Lookalike, cluster_of, delegated_cluster, make_lookalike
+from tests.citus import FORMS, Cluster, Lookalike, add_segments, cluster_of, delegated_cluster, make_lookalike
 from tests.nodes import NODE_ROLE, service_file
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 
 PROBLEM = "SELECT problem ->> 'message' LIKE %s FROM easeml.packings WHERE dataset_id = %s"
 # A session that waits for a lock on a table of the worker.
 WAITS = """
-SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name LIKE 'easeml packing%' AND wait_event_type = 'Lock'
+SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%pack_on_node%' AND wait_event_type = 'Lock'
     AND datname = current_database()
 """
 
 
-@pytest.fixture(scope="module", params=FORMS)
+@pytest.fixture(scope="module", params=FORMS, ids="-".join)
 def cluster(
     request: pytest.FixtureRequest,
     private_server: Embedded,
@@ -82,9 +82,7 @@ def spread(module_database: Session, cluster: Cluster, coordinator: Coordinator)
     """A control server with all rows, beside the cluster with the same; a coordinator runs."""
     control = module_database
     control.execute(f"CREATE TABLE IF NOT EXISTS tulips AS {ROWS}")
-    for name in cluster.workers:
-        control.execute("SELECT easeml.add_segment(%s, service => %s, engine => 'citus')", [name, f"pg_{name}"])
-        control.execute("SELECT easeml.add_slots(1, %s)", [name])
+    add_segments(control, cluster)
     with coordinator(control):
         yield control
     control.execute("SELECT easeml.remove_slot(slot_id) FROM easeml.slots WHERE segment_id > 1")

@@ -40,13 +40,17 @@ def test_a_unit_is_a_call_whose_first_argument_is_the_key() -> None:
 
 
 def test_bytes_that_arrive_are_pieces_and_other_values_stand_in_the_statement() -> None:
-    statement, pieces = arrived(sql.SQL("t (a, b, c, d)"), (7, b"x", "it's", b"y"))
-    assert statement == "INSERT INTO t (a, b, c, d) VALUES (7, ($1)[1], 'it''s', ($1)[2]) RETURNING 1 AS is_written"
-    assert pieces == [b"x", b"y"]
-    query, values = WORKER.written(sql.SQL("t (a)"), (b"x",))
+    rows = [(7, b"x", "it's", b"y"), (8, b"z", None, b"")]
+    statement, pieces = arrived(sql.SQL("t (a, b, c, d)"), rows)
+    assert statement == (
+        "INSERT INTO t (a, b, c, d) VALUES (7, ($1)[1], 'it''s', ($1)[2]), (8, ($1)[3], NULL, ($1)[4])"
+        " RETURNING 1 AS is_written"
+    )
+    assert pieces == [b"x", b"y", b"z", b""]
+    query, values = WORKER.written(sql.SQL("t (a)"), [(b"x",)])
     assert "easeml_segment.on_worker(2, %s, ARRAY[%b::bytea]::bytea[]) r(found jsonb)" in text(query)
     assert values == [
-        "WITH q AS (INSERT INTO t (a) VALUES (($1)[1]) RETURNING 1 AS is_written) SELECT to_jsonb(q) FROM q",
+        "WITH q AS (INSERT INTO t (a) VALUES (($1)[1]) RETURNING 1 AS is_written) SELECT to_jsonb(count(*)) FROM q",
         b"x",
     ]
 

@@ -8,9 +8,10 @@ Where Citus cannot, it runs a call on the coordinator and says nothing; so both 
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import LiteralString
+from typing import LiteralString, TypeAlias
 
 from psycopg import sql
 
@@ -28,7 +29,8 @@ CROSS JOIN LATERAL easeml_segment.on_worker({worker}, {statement}, ARRAY[{pieces
 WHERE k.segment_key = {key}
 """
 FOUND: LiteralString = "WITH q AS (?) SELECT to_jsonb(q) FROM q"
-ARRIVED: LiteralString = "INSERT INTO {into} VALUES ({values}) RETURNING 1 AS is_written"
+COUNTED: LiteralString = "WITH q AS (?) SELECT to_jsonb(count(*)) FROM q"
+ARRIVED: LiteralString = "INSERT INTO {into} VALUES {rows} RETURNING 1 AS is_written"
 UNIT: LiteralString = """
 CALL easeml_segment.unit_on_worker({key}, {worker}, {work}, {order}::jsonb, {context}::jsonb, NULL)
 """
@@ -38,6 +40,7 @@ BLOCK_COLUMNS: LiteralString = (
     " targets bytea"
 )
 JSON: LiteralString = "found jsonb"
+Row: TypeAlias = Sequence[object]
 INSTALLATION: tuple[LiteralString, ...] = (
     "CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE",
     "CREATE SCHEMA IF NOT EXISTS easeml_worker",
@@ -64,7 +67,7 @@ class CitusWorker:
     group: int
     key: int
 
-    def asked(self, statement: str, columns: LiteralString) -> sql.Composed:
+    def asked(self, statement: str, columns: str) -> sql.Composed:
         """Return the query that has the worker execute a statement, and returns what that returns."""
         return self._on_worker(sql.Literal(statement), columns)
 
@@ -72,15 +75,15 @@ class CitusWorker:
         """Return the same for a statement whose rows may be of any columns, a change as well: each comes as JSON."""
         return self.asked(FOUND.replace("?", statement), JSON)
 
-    def written(self, into: sql.Composable, row: Sequence[object]) -> tuple[sql.Composed, list[str | bytes]]:
-        """Return the query by which the worker writes a row, and its values: each that is bytes is one by itself, since
+    def written(self, into: sql.Composable, rows: Sequence[Row]) -> tuple[sql.Composed, list[str | bytes]]:
+        """Return the query by which the worker writes rows, and its values: each that is bytes is one by itself, since
         Citus writes an array of them out as a text, and reads it, ten times slower."""
-        statement, pieces = arrived(into, row)
+        statement, pieces = arrived(into, rows)
         query = self._on_worker(sql.Placeholder(), JSON, [sql.SQL("%b::bytea")] * len(pieces))
-        return query, [FOUND.replace("?", statement), *pieces]
+        return query, [COUNTED.replace("?", statement), *pieces]
 
     def _on_worker(
-        self, statement: sql.Composable, columns: LiteralString, pieces: Sequence[sql.Composable] = ()
+        self, statement: sql.Composable, columns: str, pieces: Sequence[sql.Composable] = ()
     ) -> sql.Composed:
         return sql.SQL(ON_WORKER).format(
             worker=sql.Literal(self.group),
@@ -106,15 +109,29 @@ def placed(worker: int) -> sql.Composed:
     return sql.SQL(PLACED).format(worker=sql.Literal(worker))
 
 
-def arrived(into: sql.Composable, row: Sequence[object]) -> tuple[str, list[bytes]]:
-    """Return the statement that writes a row, and the values of it that are bytes, which it takes from its argument.
+def arrived(into: sql.Composable, rows: Sequence[Row]) -> tuple[str, list[bytes]]:
+    """Return the statement that writes rows, and the values of theirs that are bytes, which it takes from its argument.
 
-    >>> arrived(sql.SQL("chunks (checkpoint_id, bytes)"), (7, b"state"))
+    >>> arrived(sql.SQL("chunks (checkpoint_id, bytes)"), [(7, b"state")])
     ('INSERT INTO chunks (checkpoint_id, bytes) VALUES (7, ($1)[1]) RETURNING 1 AS is_written', [b'state'])
     """
-    pieces = [value for value in row if isinstance(value, bytes)]
+    pieces = [value for row in rows for value in row if isinstance(value, bytes)]
     numbers = itertools.count(1)
-    values = [
-        sql.SQL("($1)[{}]").format(next(numbers)) if isinstance(value, bytes) else sql.Literal(value) for value in row
-    ]
-    return sql.SQL(ARRIVED).format(into=into, values=sql.SQL(", ").join(values)).as_string(), pieces
+
+    def written(row: Row) -> sql.Composed:
+        values = [
+            sql.SQL("($1)[{}]").format(next(numbers)) if isinstance(each, bytes) else sql.Literal(each) for each in row
+        ]
+        return sql.SQL("({})").format(sql.SQL(", ").join(values))
+
+    values = sql.SQL(", ").join(map(written, rows))
+    return sql.SQL(ARRIVED).format(into=into, rows=values).as_string(), pieces
+
+
+def place_of(stored: bytes) -> str:
+    """Return a tid of the binary format as SQL writes it.
+
+    >>> place_of(bytes([0, 0, 1, 2, 0, 5]))
+    '(258,5)'
+    """
+    return "({},{})".format(*struct.unpack(">IH", stored))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
 
-from easeml_db.postgres.delegated.statements import BLOCK_COLUMNS, CHUNK_COLUMNS, CitusWorker
+from easeml_db.postgres.delegated.statements import BLOCK_COLUMNS, CHUNK_COLUMNS, CitusWorker, Row, place_of
 from easeml_db.postgres.node_store import Arrival, Connection, KnownState, Part
 from easeml_db.postgres.row_copies import OUT, soon
 from easeml_db.postgres.segment_store import COLLECT, SegmentStore
@@ -18,6 +18,9 @@ SETTINGS: LiteralString = """
 SELECT set_config('client_connection_check_interval', '1s', false), set_config('jit', 'off', false),
     set_config('lock_timeout', '500ms', false), set_config('statement_timeout', '0', false)
 """
+
+# Of what arrives. A statement takes a millisecond, whatever it writes.
+ROWS_AT_ONCE, BYTES_AT_ONCE = 5_000, 1_000_000
 
 
 class DelegatedStore(SegmentStore):
@@ -46,15 +49,26 @@ class DelegatedStore(SegmentStore):
         await super().make_ready()
 
     async def receive(self, source: Connection, arrival: Arrival) -> int:
-        """Write what arrives from a source row by row; return the bytes. A COPY would end on the coordinator."""
-        n_bytes = 0
-        async with source.cursor().copy(sql.SQL(OUT).format(arrival.query)) as rows:
-            rows.set_types(arrival.types)
-            while row := await soon(rows.read_row()):
-                query, values = self.worker.written(arrival.into, row)
-                await soon(self._connection.execute(query, values, prepare=False))
+        """Write what arrives from a source, some rows at a time; return the bytes. A COPY would end on the coordinator.
+
+        The types of what arrives have to be known."""
+        n_bytes, n_written = 0, 0
+        rows: list[Row] = []
+        async with source.cursor().copy(sql.SQL(OUT).format(arrival.query)) as arriving:
+            arriving.set_types(arrival.types)
+            while row := await soon(arriving.read_row()):
+                rows.append(_written(row, arrival.types))
                 n_bytes += sum(len(value) for value in row if isinstance(value, bytes))
+                if len(rows) == ROWS_AT_ONCE or n_bytes - n_written >= BYTES_AT_ONCE:
+                    await self._write(arrival.into, rows)
+                    rows, n_written = [], n_bytes
+        if rows:
+            await self._write(arrival.into, rows)
         return n_bytes
+
+    async def _write(self, into: sql.Composable, rows: list[Row]) -> None:
+        query, values = self.worker.written(into, rows)
+        await soon(self._connection.execute(query, values, prepare=False))
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
         """Begin a transaction, and the row of a state; return False where there is one already."""
@@ -70,12 +84,17 @@ class DelegatedStore(SegmentStore):
 
     async def _rows(self, statement: LiteralString, *values: object) -> list[dict[str, Any]]:
         text = psycopg.AsyncClientCursor(self._connection).mogrify(statement, list(values))
-        return await self._told(text)
+        return await self.told(text)
 
     async def _found(self, statement: sql.Composable) -> list[dict[str, Any]]:
-        return await self._told(statement.as_string(self._connection))
+        return await self.told(statement.as_string(self._connection))
 
-    async def _told(self, statement: str) -> list[dict[str, Any]]:
+    async def told(self, statement: str) -> list[dict[str, Any]]:
         """Return the rows of a statement that the worker executes."""
         cursor = await self._connection.execute(self.worker.found(statement))
         return [row["found"] for row in await cursor.fetchall()]
+
+
+def _written(row: Sequence[Any], types: Sequence[str]) -> Row:
+    """Return a row that arrived as values that can be written."""
+    return [place_of(value) if kind == "tid" else value for value, kind in zip(row, types, strict=True)]

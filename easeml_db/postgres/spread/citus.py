@@ -12,7 +12,8 @@ from typing import Any
 
 from easeml_db.errors import EasemlError, NotReady, RowsHeld, ServerUnavailable
 from easeml_db.postgres.nodes import Node
-from easeml_db.postgres.spread.node_sessions import NodeWork, Told, all_of, node_work
+from easeml_db.postgres.spread.node_sessions import node_work
+from easeml_db.postgres.spread.node_works import NodeWork, Told, all_of
 from easeml_db.postgres.spread.shards import (
     OnNoSegment,
     Placed,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from easeml_db.postgres.nodes import GREENPLUM
-from easeml_db.postgres.spread.node_sessions import NodeWork, Told
+from easeml_db.postgres.spread.node_works import NodeWork, Told
 
 Works = Mapping[str, NodeWork]
 IDENTITY = "SELECT identity FROM easeml_segment.node"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from easeml_db.errors import InvalidArgument, NotReady
 from easeml_db.postgres.node_store import Connection
 from easeml_db.postgres.spread.gathering import gather, homes_of
-from easeml_db.postgres.spread.node_sessions import NodeWork, Told, all_of
+from easeml_db.postgres.spread.node_works import NodeWork, Told, all_of
 
 EXPLAIN = "SELECT easeml_segment.explain_on_node(%s::jsonb) AS found"
 Rows = Sequence[Mapping[str, Any]]

@@ -10,7 +10,7 @@ from easeml_db.errors import NotReady
 from easeml_db.postgres.node_rows import RowCopy, note_copy
 from easeml_db.postgres.node_store import Connection, Part
 from easeml_db.postgres.packed_parts import bring_part
-from easeml_db.postgres.spread.node_sessions import NodeWork, Told, told_by
+from easeml_db.postgres.spread.node_works import NodeWork, Told, told_by
 
 
 def homes_of(told: Told, works: Mapping[str, NodeWork]) -> dict[int, NodeWork]:

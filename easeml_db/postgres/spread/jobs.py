@@ -17,14 +17,15 @@ from easeml_db.errors import NotFound, SlotLost
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.node_store import Connection, KnownState
 from easeml_db.postgres.nodes import Node
-from easeml_db.postgres.row_copies import copy_rows
 from easeml_db.postgres.segment_store import ControlSource
 from easeml_db.postgres.spread.citus import Resolved, resolve
 from easeml_db.postgres.spread.clusters import each_cluster_once
 from easeml_db.postgres.spread.drifting import measured
 from easeml_db.postgres.spread.explaining import explained
-from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, told_by
+from easeml_db.postgres.spread.node_sessions import SETTINGS, node_work
+from easeml_db.postgres.spread.node_works import NodeWork, Told, all_of, told_by
 from easeml_db.postgres.spread.replaying import replay
+from easeml_db.postgres.spread.temporary_rows import bring_rows, columns_of
 from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.transfers import bring_state
 
@@ -36,7 +37,8 @@ NEW_ANSWERS = """
 CREATE TEMPORARY TABLE easeml_answers (split text, partition_number integer, block_number integer, n_rows integer,
     outputs bytea, targets bytea) ON COMMIT DROP
 """
-ANSWERS_OUT, ANSWERS_IN = "SELECT * FROM pg_temp.easeml_answers", "pg_temp.easeml_answers"
+ANSWERS = "pg_temp.easeml_answers"
+ANSWERS_OUT = "SELECT * FROM pg_temp.easeml_answers WHERE"
 KEEP = "SELECT easeml.keep_node_answers(%s, %s, %s)"
 NOT_TOLD = ("nodes", "places", "homes", "encoder", "units", "limits", "state")
 STATELESS = ("replay", "drift")
@@ -118,9 +120,9 @@ async def _answers(control: Connection, told: Told, works: Works, lease_number: 
         await stack.enter_async_context(control.transaction())
         await control.execute(CLEAR, [told["trial_id"]])
         await control.execute(NEW_ANSWERS)  # no COPY goes into a table with row-level security
+        columns = await columns_of(control, ANSWERS)
         for work in works.values():
-            async with told_by(work.node):
-                await copy_rows(work.connection, control, sql.SQL(ANSWERS_OUT), sql.SQL(ANSWERS_IN))
+            await bring_rows(work, control, sql.SQL(ANSWERS_OUT), ANSWERS, columns, sql.SQL(ANSWERS))
             await control.execute(KEEP, [told["job_id"], told["checkpoint_id"], work.node.segment_name])
         await _finish(control, told, {"n_rows": n_rows}, lease_number)
 

@@ -1,33 +1,17 @@
-"""The sessions of a packing: one that reads on each node that has rows, one that receives on each that gets some."""
+"""Opening the sessions of packings and jobs on nodes."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
-
-import psycopg
 
 from easeml_db import __version__
-from easeml_db.errors import (
-    EasemlError,
-    InvalidData,
-    NotAllowed,
-    OutOfSpace,
-    RowsHeld,
-    ServerUnavailable,
-    SlotLost,
-    VersionMismatch,
-    from_sqlstate,
-)
-from easeml_db.postgres.connection import server_error, unit_error
-from easeml_db.postgres.node_store import NodeStore
-from easeml_db.postgres.nodes import CITUS, GREENPLUM, Node, connect_node, connect_to, node_error, unreachable
+from easeml_db.errors import NotAllowed, VersionMismatch
+from easeml_db.postgres.delegated.store import DelegatedStore
+from easeml_db.postgres.nodes import CITUS, GREENPLUM, Node, connect_to
+from easeml_db.postgres.spread.delegated_works import DelegatedWork
+from easeml_db.postgres.spread.node_works import NodeWork, told_by
 
-T = TypeVar("T")
-Told = dict[str, Any]
 SETTINGS = {
     "statement_timeout": "0", "idle_session_timeout": "0", "idle_in_transaction_session_timeout": "0",
     "lock_timeout": "10s", "jit": "off", "client_connection_check_interval": "1s",
@@ -35,61 +19,7 @@ SETTINGS = {
 # Citus hides shards in pg_class, and takes a LOCK of one, be it that of a reader, for a change.
 ENGINE_SETTINGS = {CITUS: {"citus.override_table_visibility": "off", "citus.enable_manual_changes_to_shards": "on"}}
 PREDICTIONS = "predictions"
-STEP = "SELECT easeml_segment.pack_on_node(%s, %s::jsonb) AS found"
-SILENCE_SECONDS, LOOK_SECONDS = 20.0, 10.0
-READING = "On that server, GRANT the tenant's role TO the role that the service names, or SELECT on the table."
 VERSION = "SELECT easeml_segment.version() AS version"
-PASSING = (ServerUnavailable, RowsHeld, OutOfSpace, SlotLost)
-"""What is over some day: the packing is tried again."""
-
-
-class NodeWork:
-    """A session on a node for one packing; its errors say which segment it is."""
-
-    def __init__(self, node: Node, store: NodeStore) -> None:
-        self.node, self.store, self.connection = node, store, store.connection
-        self.lock = asyncio.Lock()
-
-    async def step(self, name: str, told: Told) -> Told:
-        """Do a step of packing there; return what it found."""
-        (row,) = await self.execute(STEP, name, json.dumps(told))
-        return {**row["found"], "segment": self.node.segment_name}
-
-    async def execute(self, statement: str, *values: object) -> list[dict[str, Any]]:
-        """Execute a statement there; return its rows. Raises ServerUnavailable where the node answers nobody."""
-        async with told_by(self.node):
-            return await self._watched(asyncio.ensure_future(self._rows(statement, values)))
-
-    async def asked(self, statement: str, *values: object) -> Told:
-        """Return the one value of a statement, `found`. An error that comes as a value is raised."""
-        (row,) = await self.execute(statement, *values)
-        found: Told = row["found"]
-        if "failure" in found:
-            raise named(self.node, _told_error(found["failure"]))
-        return found
-
-    async def _rows(self, statement: str, values: Sequence[object]) -> list[dict[str, Any]]:
-        cursor = await self.connection.execute(statement.encode(), list(values))
-        return await cursor.fetchall() if cursor.description else []
-
-    async def _watched(self, work: asyncio.Future[T]) -> T:
-        """Wait for however long it takes, as long as the node answers others: one that is stopped keeps connections."""
-        try:
-            while not (await asyncio.wait([work], timeout=SILENCE_SECONDS))[0]:
-                await self._look()
-        except BaseException:
-            work.cancel()
-            await asyncio.wait([work])
-            raise
-        return work.result()
-
-    async def _look(self) -> None:
-        """Open another session there for a moment. Raises ServerUnavailable."""
-        try:
-            async with asyncio.timeout(LOOK_SECONDS):
-                await (await connect_node(self.node.service, "easeml looks", {})).close()
-        except (TimeoutError, ServerUnavailable) as error:
-            raise unreachable(self.node.service) from error
 
 
 @asynccontextmanager
@@ -100,13 +30,11 @@ async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork
             f"segment {node.segment_name} is of a Greenplum cluster, and packs no rows of tables there",
             hint="Make a foreign table here of it (postgres_fdw), name that one as the source, placement => 'bound'.",
         )
-    if node.engine == CITUS and node.content is not None:
-        raise NotAllowed(
-            f"segment {node.segment_name} is reached through the coordinator of its cluster, and packs no tables there",
-            hint="Make a foreign table here of it (postgres_fdw), name that one as the source, placement => 'bound'.",
-        )
-    work = NodeWork(node, await connect_to(node, f"easeml {what}", SETTINGS | ENGINE_SETTINGS.get(node.engine, {})))
+    settings = SETTINGS | ENGINE_SETTINGS.get(node.engine, {})
+    store = await connect_to(node, f"easeml {what}", settings)
+    work = DelegatedWork(node, store) if isinstance(store, DelegatedStore) else NodeWork(node, store)
     try:
+        await work.set_up(settings)
         (found,) = await work.execute(VERSION)
         if found["version"] != __version__:
             raise VersionMismatch(
@@ -117,53 +45,3 @@ async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork
         yield work
     finally:
         await work.connection.close()
-
-
-@asynccontextmanager
-async def told_by(node: Node) -> AsyncIterator[None]:
-    """Turn what a node says into an error of the project's that names its segment."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise named(node, _found(node, error)) from error
-
-
-def named(node: Node, found: EasemlError) -> EasemlError:
-    """Return an error whose message says which segment it is of."""
-    message = f"segment {node.segment_name}: {found.message}"
-    return type(found)(message, detail=found.detail, hint=found.hint)
-
-
-def _told_error(failure: Told) -> EasemlError:
-    """Return an error that a node has told of as a value."""
-    error = from_sqlstate(*(failure[name] for name in ("sqlstate", "message", "detail", "hint")))
-    return (
-        NotAllowed(f"the service may not read there ({error})", hint=READING)
-        if failure["sqlstate"] == "42501"
-        else error
-    )
-
-
-def _found(node: Node, error: psycopg.Error) -> EasemlError:
-    if error.sqlstate == "42501" and "easeml_segment" not in str(error):
-        return NotAllowed(f"the service may not read there ({server_error(error).message})", hint=READING)
-    if error.sqlstate is not None and error.sqlstate.startswith("ML"):
-        return server_error(error)
-    found = unit_error(error)
-    if isinstance(found, PASSING):
-        return found
-    return node_error(node.service, error) if error.sqlstate == "42501" else InvalidData(found.message)
-
-
-async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Wait for all, then raise the first error of them: nothing goes on behind the back of whoever closes."""
-    done = await asyncio.gather(*work, return_exceptions=True)
-    for each in done:
-        if isinstance(each, BaseException):
-            raise each
-    return [each for each in done if not isinstance(each, BaseException)]
-
-
-async def on_all(works: Mapping[str, NodeWork], name: str, told: Told, own: Callable[[str], Told]) -> list[Told]:
-    """Do a step on all nodes side by side; `own` adds what only one of them is told."""
-    return await all_of(work.step(name, {**told, **own(segment)}) for segment, work in works.items())

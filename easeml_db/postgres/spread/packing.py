@@ -20,11 +20,12 @@ from psycopg import sql
 
 from easeml_db.errors import EasemlError, NotAllowed, RowsHeld
 from easeml_db.postgres.connection import connect
-from easeml_db.postgres.node_store import Connection
+from easeml_db.postgres.node_store import Arrival, Connection
 from easeml_db.postgres.nodes import Node
-from easeml_db.postgres.row_copies import copy_rows
 from easeml_db.postgres.spread.citus import Resolved, resolve
-from easeml_db.postgres.spread.node_sessions import SETTINGS, NodeWork, Told, all_of, node_work, on_all, told_by
+from easeml_db.postgres.spread.node_sessions import SETTINGS, node_work
+from easeml_db.postgres.spread.node_works import NodeWork, Told, all_of, on_all, told_by
+from easeml_db.postgres.spread.temporary_rows import bring_rows, columns_of, send_pieces
 
 # A name, and no advisory lock, which any role of the node could take: nobody else has sessions of the service's role.
 NAME = "SELECT set_config('application_name', %s, false)"
@@ -33,18 +34,21 @@ SELECT count(*) AS n FROM pg_stat_activity
 WHERE application_name = %s AND usename = session_user AND datname = current_database() AND pid <> pg_backend_pid()
 """
 RECORDED = "SELECT FROM easeml.datasets WHERE dataset_id = %s"
-CLEAR = "DELETE FROM easeml_segment.datasets WHERE dataset_id = %s"
-BEGIN = "INSERT INTO easeml_segment.datasets (dataset_id, encoder) VALUES (%s, '{}')"
-ENCODER = "UPDATE easeml_segment.datasets SET encoder = %s::jsonb WHERE dataset_id = %s"
+CLEAR = "DELETE FROM easeml_segment.datasets WHERE dataset_id = %s RETURNING dataset_id"
+BEGIN = "INSERT INTO easeml_segment.datasets (dataset_id, encoder) VALUES (%s, '{}') RETURNING dataset_id"
+ENCODER = "UPDATE easeml_segment.datasets SET encoder = %s::jsonb WHERE dataset_id = %s RETURNING dataset_id"
 SETTLE = "SELECT easeml.settle_packing(%s, %s::jsonb) AS settled"
 FINISH = "SELECT easeml.finish_packing(%s::jsonb, %s)"
-ROWS_OUT = "SELECT {node}::integer, ctid, y, h, s FROM pg_temp.easeml_rows"
-ROWS_IN = "pg_temp.easeml_rows (node, id, y, h, s)"
+ROWS = "pg_temp.easeml_rows"
+ROWS_OUT = "SELECT {node}::integer, ctid, y, h, s FROM pg_temp.easeml_rows WHERE"
+ROWS_IN = ("node", "id", "y", "h", "s")
 PLACES_OUT = """
 SELECT r.id, o.split, o.part, o.position FROM pg_temp.easeml_order o JOIN pg_temp.easeml_rows r ON r.ctid = o.row
 WHERE r.node = {node}
 """
-PIECES_OUT = "SELECT * FROM pg_temp.easeml_pieces WHERE partition_number = ANY ({parts})"
+ORDER_TYPES = ("tid", "text", "int4", "int4")
+PIECES = "pg_temp.easeml_pieces"
+PIECES_OUT = "SELECT * FROM pg_temp.easeml_pieces WHERE partition_number = ANY ({parts}) AND"
 
 
 class SpreadPacking:
@@ -98,13 +102,21 @@ class SpreadPacking:
 
     async def _begin(self, work: NodeWork) -> None:
         dataset_id = self._told["dataset_id"]
-        name = f"easeml packing {dataset_id}"
-        await work.execute(NAME, name)
-        (others,) = await work.execute(OTHERS, name)  # of two that begin at once both see the other, and try again
-        if others["n"] > 0:
+        if await self._are_others(work, f"easeml packing {dataset_id} on {work.node.segment_id}"):
             raise RowsHeld(f"segment {work.node.segment_name}: another session packs dataset {dataset_id}")
         await work.execute(CLEAR, dataset_id)
         await work.execute(BEGIN, dataset_id)
+
+    @staticmethod
+    async def _are_others(work: NodeWork, name: str) -> bool:
+        """Give the session a name; say whether another one has it: of two that begin at once both see the other.
+
+        That is of the server to which it is connected: a coordinator of Citus, too, ends what its sessions have begun.
+        """
+        async with told_by(work.node):
+            await work.connection.execute(NAME, [name])
+            row = await (await work.connection.execute(OTHERS, [name])).fetchone()
+        return row is None or row["n"] > 0
 
     async def _read(self) -> None:
         """Have all rows read, and settle what the dataset is and where each row goes."""
@@ -114,7 +126,7 @@ class SpreadPacking:
         is_across = self._told["shuffle"] == "across"
         if is_across:
             for number, work in enumerate(self._sources.values()):
-                await self._from_node(work, sql.SQL(ROWS_OUT).format(node=number), sql.SQL(ROWS_IN))
+                await self._bring_places(number, work)
         await self._settle("places", found)
         if is_across:
             for number, work in enumerate(self._sources.values()):
@@ -153,17 +165,19 @@ class SpreadPacking:
         return {"tables": self._told["places"].get(segment), "node": numbers.get(segment), "parts": parts}
 
     async def _places(self, number: int, work: NodeWork) -> None:
+        query, into = sql.SQL(PLACES_OUT).format(node=number), sql.SQL("pg_temp.easeml_order")
         async with told_by(work.node):
-            query, into = sql.SQL(PLACES_OUT).format(node=number), sql.SQL("pg_temp.easeml_order")
-            await copy_rows(self._control, work.connection, query, into)
+            await work.store.receive(self._control, Arrival(query, into, ORDER_TYPES))
 
-    async def _from_node(self, work: NodeWork, query: sql.Composable, into: sql.Composable) -> None:
-        async with told_by(work.node):
-            await copy_rows(work.connection, self._control, query, into)
+    async def _bring_places(self, number: int, work: NodeWork) -> None:
+        columns = await columns_of(self._control, ROWS, *ROWS_IN)
+        into = sql.SQL("{} ({})").format(sql.SQL(ROWS), sql.SQL(", ").join(map(sql.Identifier, ROWS_IN)))
+        await bring_rows(work, self._control, sql.SQL(ROWS_OUT).format(node=number), ROWS, columns, into)
 
     async def _bring_table(self, work: NodeWork, table: str) -> None:
-        name = sql.Identifier("pg_temp", table)
-        await self._from_node(work, sql.SQL("SELECT * FROM {}").format(name), name)
+        name, columns = sql.Identifier("pg_temp", table), await columns_of(self._control, f"pg_temp.{table}")
+        query = sql.SQL("SELECT * FROM {} WHERE").format(name)
+        await bring_rows(work, self._control, query, f"pg_temp.{table}", columns, name)
 
     async def _send(self, name: str) -> int:
         """Send the pieces of a node to those that get them, one after the other; return the bytes."""
@@ -173,7 +187,7 @@ class SpreadPacking:
             target = self._holders[other]
             query = sql.SQL(PIECES_OUT).format(parts=self._told["parts_by_segment"][other])
             async with target.lock, told_by(target.node):
-                n_bytes += await copy_rows(work.connection, target.connection, query, sql.SQL("easeml_segment.pieces"))
+                n_bytes += await send_pieces(work, target.store, query, PIECES)
         return n_bytes
 
 

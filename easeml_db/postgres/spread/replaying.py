@@ -14,13 +14,12 @@ from easeml_db.errors import EasemlError
 from easeml_db.postgres.node_orders import mates_of, splits_of
 from easeml_db.postgres.node_store import Connection, KnownState
 from easeml_db.postgres.spread.gathering import gather, homes_of
-from easeml_db.postgres.spread.node_sessions import NodeWork, Told, told_by
+from easeml_db.postgres.spread.node_works import NodeWork, Told, told_by
 from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.transfers import bring_known, bring_state
 
 CHECK = "SELECT easeml_segment.check_part(%s, %s, %s)"
-TRAIN = "CALL easeml_segment.train_on_node(%s::jsonb, %s::jsonb, NULL)"
-TRAIN_ROUND = "CALL easeml_segment.train_round_on_node(%s::jsonb, %s::jsonb, NULL)"
+TRAIN, TRAIN_ROUND = "train_on_node", "train_round_on_node"
 NUMBER = "SELECT nextval('easeml.checkpoints_checkpoint_id_seq') AS number"
 OF_UNIT = ("position", "partition_number", "seed")
 OF_OPENING = ("architecture", "config", "max_epochs", "metric", "dataset_id", "train_rows", "device", "n_threads")
@@ -66,8 +65,7 @@ class _Replay:
         with ExitStack() as using:
             using.enter_context(self._in_use.using(number))
             called = TRAIN_ROUND if self._told["is_whole"] else TRAIN
-            (found,) = await work.execute(called, json.dumps(order), json.dumps(self._opened(work, before, number)))
-            told = found["result"]
+            told = await work.unit(called, json.dumps(order), json.dumps(self._opened(work, before, number)))
             for unit in units:
                 self._compare(unit, told["sha256"])
             await self.forget()

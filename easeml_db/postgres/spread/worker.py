@@ -20,7 +20,8 @@ from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect, unit_error
 from easeml_db.postgres.node_store import Connection
 from easeml_db.postgres.spread.jobs import do_job
-from easeml_db.postgres.spread.node_sessions import PASSING, SETTINGS, Told
+from easeml_db.postgres.spread.node_sessions import SETTINGS
+from easeml_db.postgres.spread.node_works import PASSING, Told
 from easeml_db.postgres.spread.packing import pack_dataset
 from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.store_session import LOCK_TIMEOUT, StoreSession

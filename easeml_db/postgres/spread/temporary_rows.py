@@ -1,0 +1,67 @@
+"""Rows of temporary tables of nodes on their way: some pages of a table at a time.
+
+What a worker of Citus is asked for through its coordinator is there as a whole before its first row comes. Who waits
+for it is not to wait long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+from psycopg import sql
+
+from easeml_db.postgres.node_store import Arrival, Connection, NodeStore
+from easeml_db.postgres.row_copies import copy_rows
+from easeml_db.postgres.spread.node_works import Columns, NodeWork, told_by
+
+PAGES = "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::bigint AS n"
+COLUMNS = """
+SELECT attname::text AS name, format_type(atttypid, -1) AS kind FROM pg_attribute
+WHERE attrelid = %s::regclass AND attnum > 0 AND (%s::name[] IS NULL OR attname = ANY (%s::name[])) ORDER BY attnum
+"""
+NARROW_PAGES = 4096  # of rows of some numbers: half a million
+ONE_PAGE = 1  # of rows whose bytes lie beside it: sixty blocks
+PIECE: Mapping[str, str] = {
+    "dataset_id": "int8", "split": "text", "partition_number": "int4", "block_number": "int4", "sender": "int4",
+    "n_rows": "int4", "positions": "bytea", "inputs": "bytea", "targets": "bytea",
+}  # fmt: skip
+
+
+async def columns_of(control: Connection, table: str, *names: str) -> Columns:
+    """Return columns of a table of the control server, which are those of its likes on nodes: all, or these."""
+    wanted = list(names) or None
+    rows = await (await control.execute(COLUMNS, [table, wanted, wanted])).fetchall()
+    return {row["name"]: row["kind"] for row in rows}
+
+
+async def bring_rows(
+    work: NodeWork,
+    control: Connection,
+    query: sql.SQL | sql.Composed,
+    table: str,
+    columns: Columns,
+    into: sql.Composable,
+) -> None:
+    """Copy what a query finds in a temporary table of a node to the control server; it ends with FROM or WHERE."""
+    async for part in _parts(work, query, table, NARROW_PAGES):
+        async with told_by(work.node):
+            await copy_rows(work.connection, control, work.read(part, columns), into)
+
+
+async def send_pieces(work: NodeWork, target: NodeStore, query: sql.Composed, table: str) -> int:
+    """Copy packed rows from a node to another; return the bytes."""
+    n_bytes = 0
+    async for part in _parts(work, query, table, ONE_PAGE):
+        arrival = Arrival(work.read(part, PIECE), sql.SQL("easeml_segment.pieces"), tuple(PIECE.values()))
+        n_bytes += await target.receive(work.connection, arrival)
+    return n_bytes
+
+
+async def _parts(
+    work: NodeWork, query: sql.SQL | sql.Composed, table: str, n_pages: int
+) -> AsyncIterator[sql.Composed]:
+    """Yield the query for some pages of its table after the others."""
+    (size,) = await work.execute(PAGES, table)
+    for first in range(0, size["n"], n_pages):
+        within = sql.SQL(" ctid >= {} AND ctid < {}").format(f"({first},0)", f"({first + n_pages},0)")
+        yield query + within
