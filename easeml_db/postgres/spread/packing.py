@@ -101,8 +101,9 @@ class SpreadPacking:
                     await work.execute(CLEAR, self._told["dataset_id"])
 
     async def _begin(self, work: NodeWork) -> None:
-        dataset_id = self._told["dataset_id"]
-        if await self._are_others(work, f"easeml packing {dataset_id} on {work.node.segment_id}"):
+        dataset_id, content = self._told["dataset_id"], work.node.content
+        name = f"easeml packing {dataset_id}" + ("" if content is None else f" on worker {content}")
+        if await self._are_others(work, name):
             raise RowsHeld(f"segment {work.node.segment_name}: another session packs dataset {dataset_id}")
         await work.execute(CLEAR, dataset_id)
         await work.execute(BEGIN, dataset_id)
