@@ -564,6 +564,8 @@ def on_postgres(request: pytest.FixtureRequest) -> World:
 class WarmOnNodes(WarmOnPostgres):
     """Both slots are on other servers, each on one of its own that holds both partitions."""
 
+    services = "pg_"  # with the name of the node
+
     def __init__(self, database: Session, nodes: Mapping[str, Session], engine: str = "postgres") -> None:
         super().__init__(database)
         self.control, self.nodes = database, dict(nodes)
@@ -576,7 +578,8 @@ class WarmOnNodes(WarmOnPostgres):
 
     def add_segment(self, name: str, engine: str) -> None:
         """Add the segment that is a node."""
-        self.control.execute("SELECT easeml.add_segment(%s, service => %s, engine => %s)", [name, f"pg_{name}", engine])
+        add = "SELECT easeml.add_segment(%s, service => %s, engine => %s)"
+        self.control.execute(add, [name, f"{self.services}{name}", engine])
 
     def break_session(self, slot_id: int) -> None:
         for node in self.nodes.values():
@@ -599,6 +602,12 @@ def warm_on_nodes(private_server: Embedded, tmp_path_factory: pytest.TempPathFac
         yield world
 
 
+class WarmOnCitus(WarmOnNodes):
+    """The same on two workers of a Citus cluster, each by a service that no other world has."""
+
+    services = "pg_citus_"
+
+
 @pytest.fixture(scope="module")
 def warm_on_citus(
     private_server: Embedded, snapshot: Path, tmp_path_factory: pytest.TempPathFactory
@@ -609,15 +618,18 @@ def warm_on_citus(
         control = stack.enter_context(temporary_session(private_server))
         cluster = stack.enter_context(citus.cluster_of(("real", "direct"), private_server, snapshot, folder))
         workers = dict(zip(("east", "west"), cluster.workers.values(), strict=True))
-        dsns = {f"pg_{name}": make_conninfo(worker.dsn, user=NODE_ROLE) for name, worker in workers.items()}
-        stack.enter_context(service_file(folder, dsns))
-        world = WarmOnNodes(control, workers, "citus")
+        dsns = {name: make_conninfo(worker.dsn, user=NODE_ROLE) for name, worker in workers.items()}
+        services = {f"{WarmOnCitus.services}{name}": dsn for name, dsn in dsns.items()}
+        stack.enter_context(service_file(folder, services))
+        world = WarmOnCitus(control, workers, "citus")
         stack.callback(world.end)
         yield world
 
 
 class WarmOnDelegated(WarmOnNodes):
     """The same on two workers of a Citus cluster of which only the coordinator is reached."""
+
+    services = "pg_cluster_"
 
     def __init__(self, database: Session, cluster: citus.Delegated) -> None:
         self.cluster = cluster
@@ -626,7 +638,7 @@ class WarmOnDelegated(WarmOnNodes):
 
     def add_segment(self, name: str, engine: str) -> None:
         add = "SELECT easeml.add_segment(%s, service => %s, engine => %s, content => %s)"
-        self.control.execute(add, [name, f"pg_cluster_{name}", engine, self._groups[name]])
+        self.control.execute(add, [name, f"{self.services}{name}", engine, self._groups[name]])
 
     def break_session(self, slot_id: int) -> None:
         for entrance in self.cluster.entrances:
