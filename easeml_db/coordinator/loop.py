@@ -144,9 +144,7 @@ class Coordinator:
         return self._clock.now_seconds() < self._disk_pause.until_seconds
 
     def _next_starts(self) -> list[tuple[Start, Run]]:
-        """Return the starts with their runs, because a run may turn out to be gone before its units start, and refuse
-        them.
-        """
+        """Return the starts with their runs: a run may be gone before its units start, and refuse them."""
         return [(start, self._dispatcher.runs[start.unit.run_id].run) for start in self._dispatcher.next_starts()]
 
     async def _begin(self, starts: Sequence[tuple[Start, Run]]) -> None:
@@ -163,9 +161,7 @@ class Coordinator:
             await self._executor.start(order_of(start, run.seed, lease_number=self._lease.number, attempt=attempt))
 
     async def _begin_runs(self, starts: Sequence[tuple[Start, Run]]) -> None:
-        """Record which runs begin with these starts, before the decisions about them, so that no placement precedes its
-        run.
-        """
+        """Record which runs begin with these starts, before the decisions about them: no placement precedes its run."""
         now = self._clock.now_seconds()
         for run_id in dict.fromkeys(run.run_id for _, run in starts):
             open_run = self._dispatcher.runs.get(run_id)
@@ -173,9 +169,8 @@ class Coordinator:
                 await self._runs.start(run_id)
 
     async def _handle_messages(self, timeout_seconds: float) -> bool:
-        """Wait for a message, then handle all that have arrived, because slots and runs often change together; return
-        whether there were any. If there are very many, some wait for the next turn, because slots are idle meanwhile.
-        """
+        """Wait for a message, then handle all that have arrived, since slots and runs often change together; return
+        whether there were any. Of very many messages some wait for the next turn: slots are idle meanwhile."""
         message, n_handled = await self._inbox.next(timeout_seconds), 0
         while message is not None:
             await self._handle(message)
