@@ -3,7 +3,7 @@
 import pytest
 
 from easeml_db.decisions.hopper.allocation.contract import SlotOffer
-from easeml_db.decisions.hopper.allocation.registry import ALLOCATIONS, create_allocation
+from easeml_db.decisions.hopper.allocation.registry import ALLOCATIONS, create_allocation, needs_gangs
 from easeml_db.decisions.hopper.contract import Placement
 from easeml_db.decisions.hopper.estimates import UnitSeconds
 from easeml_db.decisions.hopper.run_work import RunWork
@@ -35,6 +35,10 @@ def test_an_unknown_allocation_is_refused_with_the_names_that_there_are():
     with pytest.raises(InvalidArgument, match="sideways") as refusal:
         create_allocation(work)
     assert all(name in refusal.value.hint for name in ALLOCATIONS)
+
+
+def test_only_whoever_asks_for_data_parallel_insists_on_gangs():
+    assert [name for name in ALLOCATIONS if needs_gangs(name)] == ["data_parallel"]
 
 
 def offer(idle, **options):

@@ -20,6 +20,7 @@ class Planned(DataParallel):
     """Hopping or gangs, as wide as the plan says."""
 
     follows_plan = True
+    needs_gangs = False  # a plan may give each trial one slot
 
     def __init__(self, work: RunWork) -> None:
         super().__init__(work)
