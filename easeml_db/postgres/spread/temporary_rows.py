@@ -20,7 +20,7 @@ SELECT attname::text AS name, format_type(atttypid, -1) AS kind FROM pg_attribut
 WHERE attrelid = %s::regclass AND attnum > 0 AND (%s::name[] IS NULL OR attname = ANY (%s::name[])) ORDER BY attnum
 """
 NARROW_PAGES = 4096  # of rows of some numbers: half a million
-ONE_PAGE = 1  # of rows whose bytes lie beside it: sixty blocks
+ONE_PAGE = 1  # of rows whose bytes lie beside it: sixty blocks, the answers for these, or what they add to statistics
 PIECE: Mapping[str, str] = {
     "dataset_id": "int8", "split": "text", "partition_number": "int4", "block_number": "int4", "sender": "int4",
     "n_rows": "int4", "positions": "bytea", "inputs": "bytea", "targets": "bytea",
@@ -43,7 +43,8 @@ async def bring_rows(
     into: sql.Composable,
 ) -> None:
     """Copy what a query finds in a temporary table of a node to the control server; it ends with FROM or WHERE."""
-    async for part in _parts(work, query, table, NARROW_PAGES):
+    n_pages = ONE_PAGE if "bytea" in columns.values() else NARROW_PAGES
+    async for part in _parts(work, query, table, n_pages):
         async with told_by(work.node):
             await copy_rows(work.connection, control, work.read(part, columns), into)
 
