@@ -71,8 +71,8 @@ $$;
 COMMENT ON FUNCTION easeml.note_segment(integer, jsonb, text) IS 'Records what the server of a segment says of itself, or why it is refused; refuses one that is another segment already (internal).';
 
 CREATE FUNCTION easeml.is_unfit(segment easeml.segments) RETURNS boolean LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    -- One that has served and does not answer now is waited for.
-    SELECT (segment).refusal IS NOT NULL AND (segment).facts IS NULL
+    -- One that has served and does not answer now is waited for. The facts of one that serves another segment are known, and it never serves this one.
+    SELECT (segment).refusal IS NOT NULL AND ((segment).facts IS NULL OR coalesce((segment).facts ->> 'holder' <> (segment).token, false))
 $$;
 COMMENT ON FUNCTION easeml.is_unfit(easeml.segments) IS 'Says whether the server of a segment was looked at, and has never been fit to serve (internal).';
 
