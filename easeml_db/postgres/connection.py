@@ -32,11 +32,17 @@ REPLACED = re.compile(
 )
 
 
-async def connect(dsn: str, application_name: str, **settings: str) -> psycopg.AsyncConnection[dict[str, Any]]:
+async def connect(
+    dsn: str,
+    application_name: str,
+    *,
+    kind: type[psycopg.AsyncConnection[dict[str, Any]]] = psycopg.AsyncConnection,
+    **settings: str,
+) -> psycopg.AsyncConnection[dict[str, Any]]:
     """Open an autocommit connection with server settings. Raises ServerUnavailable if there is no server."""
     options = " ".join(f"-c {name}={value}" for name, value in {**settings, **PATH_SETTING}.items())
     try:
-        return await psycopg.AsyncConnection.connect(
+        return await kind.connect(
             dsn, autocommit=True, application_name=application_name, options=options,
             row_factory=psycopg.rows.dict_row,
         )  # fmt: skip

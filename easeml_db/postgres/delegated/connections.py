@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
 
-from easeml_db.errors import NotFound, NotReady
+from easeml_db.errors import NotFound, NotReady, SlotLost
 from easeml_db.postgres.connection import MISSING, connect
 from easeml_db.postgres.delegated.statements import INSTALLATION, CitusWorker, placed
 from easeml_db.postgres.delegated.store import DelegatedStore
@@ -18,10 +19,37 @@ from easeml_db.postgres.segment_store import FACTS
 OWN_SETTINGS = {"citus.max_cached_connection_lifetime": "-1"}
 INSTALL = "Install it on the whole cluster: easeml segments install SERVICE --engine citus --delegated."
 
+NOT_COMMITTED = "failed to commit transaction"  # the words of Citus
+
+
+class CoordinatorConnection(psycopg.AsyncConnection[dict[str, Any]]):
+    """A connection to the coordinator that notices when a worker cannot commit.
+
+    Citus takes what is sent to a worker for a reading, so it only warns, and its own COMMIT succeeds.
+    """
+
+    has_lost = False
+
+    @asynccontextmanager
+    async def transaction(
+        self, savepoint_name: str | None = None, force_rollback: bool = False
+    ) -> AsyncIterator[psycopg.AsyncTransaction]:
+        """Work in a transaction. Raises SlotLost at its end if the worker has not kept it."""
+        async with super().transaction(savepoint_name, force_rollback) as transaction:
+            yield transaction
+        if self.has_lost:
+            raise SlotLost("a worker of the cluster could not commit: nothing of the transaction is there")
+
+    def heed(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Note what the coordinator warns of."""
+        self.has_lost |= (notice.message_primary or "").startswith(NOT_COMMITTED)
+
 
 async def connect_worker(dsn: str, group: int, application_name: str, settings: Mapping[str, str]) -> DelegatedStore:
     """Open an autocommit session about a worker. Raises ServerUnavailable, NotFound, NotReady, psycopg.Error."""
-    connection = await connect(dsn, application_name, **settings)
+    connection = await connect(dsn, application_name, kind=CoordinatorConnection, **settings)
+    assert isinstance(connection, CoordinatorConnection)
+    connection.add_notice_handler(connection.heed)
     try:
         for name, value in OWN_SETTINGS.items():
             await connection.execute("SELECT set_config(%s, %s, false)", [name, value])

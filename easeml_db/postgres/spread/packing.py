@@ -18,9 +18,9 @@ from contextlib import AsyncExitStack
 import psycopg
 from psycopg import sql
 
-from easeml_db.errors import EasemlError, NotAllowed, RowsHeld, SlotLost
+from easeml_db.errors import EasemlError, NotAllowed, RowsHeld
 from easeml_db.postgres.connection import connect
-from easeml_db.postgres.node_store import Arrival, Connection, Part
+from easeml_db.postgres.node_store import Arrival, Connection
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.spread.citus import Resolved, resolve
 from easeml_db.postgres.spread.node_sessions import SETTINGS, node_work
@@ -82,7 +82,6 @@ class SpreadPacking:
             for work in self._holders.values():
                 await writing.enter_async_context(work.connection.transaction())
             await self._assemble()
-        await all_of(self._check_kept(name) for name in self._holders)
         self._told["n_moved_bytes"] = sum(moved)
         dataset_id, encoder = self._told["dataset_id"], json.dumps(self._told["encoder"])
         await all_of(work.execute(ENCODER, encoder, dataset_id) for work in self._holders.values())
@@ -154,16 +153,6 @@ class SpreadPacking:
         for name in ("checksums", "n_bytes"):
             self._told[name] = {part: value for each in found for part, value in each[name].items()}
         await self._settle("blocks", found)
-
-    async def _check_kept(self, name: str) -> None:
-        """Look whether the blocks have stayed: if a worker of Citus cannot commit, its coordinator only warns. Raises
-        SlotLost."""
-        work, dataset_id = self._holders[name], self._told["dataset_id"]
-        for number in self._told["parts_by_segment"].get(name, []):
-            async with told_by(work.node):
-                is_kept = await work.store.has_part(Part(dataset_id, "train", number))
-            if not is_kept:
-                raise SlotLost(f"segment {name}: the blocks of partition {number} were not kept")
 
     async def _settle(self, name: str, found: list[Told]) -> None:
         cursor = await self._control.execute(SETTLE, [name, json.dumps({**self._told, "found": found})])
