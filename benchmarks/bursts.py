@@ -1,9 +1,9 @@
-"""Seconds that others notice of a thousand runs that a hundred tenants ask for at once, and of a restart with all open.
+"""Seconds that others wait when a hundred tenants start a thousand runs at once, and at a restart with all open.
 
-Units do nothing but count: what is measured is the coordinator. Pilots are real, and the first of a slot's session
-imports scikit-learn. One tenant's run is under way when a hundred others ask for ten each, one right after another: a
-single tenant cannot, since its starts are paced. Then the coordinator is killed and started again. Signs of life and
-units are looked at twenty times a second.
+Units do nothing but count, so the coordinator alone is measured. Pilots are real, and the first pilot of a slot's
+session imports scikit-learn. One tenant's run is under way when a hundred others start ten each, one right after
+another: a single tenant cannot, since its starts are paced. Then the coordinator is killed and started again. The
+benchmark looks at signs of life and units twenty times a second.
 """
 
 from __future__ import annotations

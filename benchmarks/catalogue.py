@@ -1,10 +1,10 @@
 """Milliseconds of views and commands on the catalogue of a year.
 
 It has 200 tenants, 20,000 runs, 310,000 trials and 3.4 million units and evaluations, inserted by statements over whole
-tables. Each query is asked by an administrator, a reader and a tenant; the row has the slowest of the three. *Page* is
+tables. An administrator, a reader and a tenant send each query; the row has the slowest of the three. *Page* is
 what a person asks for every day: a run, a page of twenty, an own status. *Whole* is a run of 10,000 trials, or a sum
-over all tenants. Last comes what easeml prune takes,
-and what is left of a run whose old rows have left.
+over all tenants. The last rows show the time that easeml prune takes,
+and what is left of a run whose old rows were removed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Milliseconds for which a procedure that decides keeps the coordinator's loop from all else.
+"""Milliseconds for which a procedure that decides keeps the coordinator's loop from all other work.
 
-A run has 10,000 trials with a result each, or a search by TPE 1,000: their rows are made by statements. Then one more
-result comes at a time, and the coordinator's own part decides, with its real stores on PostgreSQL: it reads what has
-changed, asks the procedure, records what follows and looks at the run again. Between two steps of these the loop
-serves others. What counts is its longest step in a decision, in processor time of the loop's thread, which other load
-does not lengthen; what a procedure does in its own thread is not of the loop. The first decision after a start reads
+A run has 10,000 trials with a result each, or a search by TPE 1,000: statements make their rows. Then one more result
+comes at a time, and the coordinator's own part decides, with its real stores on PostgreSQL: it reads what has
+changed, asks the procedure, records what follows and looks at the run again. Between two of these steps the loop
+serves others. The measure is the longest step in a decision, in processor time of the loop's thread, which other load
+does not lengthen; the work of a procedure in its own thread does not count. The first decision after a start reads
 all trials, and is reported by itself.
 """
 

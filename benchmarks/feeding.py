@@ -1,8 +1,8 @@
 """Seconds of `easeml task feed` for a .npy file of pictures, relative to a binary COPY of the same rows by `psql`.
 
-Both are whole commands, from start to exit, of the same role, into the same empty table of a task of pictures. Beside
-them a COPY into a table without key and constraints says what the table itself costs. Before each of them the server
-writes a checkpoint.
+Both are whole commands, from start to exit, of the same role, into the same empty table of a task of pictures. In
+addition, a COPY into a table without key and constraints shows what the table itself costs. The server writes a
+checkpoint before each.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ MOST_WORSE = 0.03
 HEADINGS = ("measure", "setting", "value", "target", "holds")
 INTRODUCTION = """# Benchmarks
 
-Each section has a benchmark of `benchmarks/` as it was last measured; `python benchmarks/run.py NAME --out docs`
-renews it. A ratio is the median over pairs that were measured by turns, so that both sides met the same neighbours.
+Each section shows the last measurement of a benchmark in `benchmarks/`; `python benchmarks/run.py NAME --out docs`
+renews it. A ratio is the median over pairs. The sides of a pair take turns, so that both meet the same other load.
 The server is a private one as `easeml up` makes it, with its default settings (durable commits and all), on
-two slots of one thread each; datasets are packed by a tenant under row-level security.
+two slots of one thread each; a tenant packs the datasets under row-level security.
 """
 
 

@@ -1,8 +1,8 @@
 """Accuracy that a task of pictures reaches by itself in ten minutes, beside runs of `mlp` and of `lenet` alone.
 
 Fashion-MNIST is fed to a declarative task, whose run tries all architectures of its kind on two slots. Then the task
-runs with one architecture only, as long each. What counts is the test rows of the task's own split, which are the same
-in all three and chose nothing; the standard error is that of a share of so many rows.
+runs with one architecture only, each for the same time. Accuracy is measured on the test rows of the task's own split,
+which are the same in all three runs and chose nothing; the standard error is that of a share of so many rows.
 """
 
 from __future__ import annotations

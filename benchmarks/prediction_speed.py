@@ -4,7 +4,7 @@ predict_table reads a table, prepares its rows, predicts, and writes keys, label
 with one thread. The other side has its numbers at hand and only computes: PyTorch labels from float32 tensors, LightGBM
 margins from an array of float64. 1 is equal speed.
 
-Then what one row costs: the first of a session, which imports all that answers, and a further one in a LATERAL join.
+Then the cost of one row: the first of a session, which imports all that it needs, and a further one in a LATERAL join.
 """
 
 from __future__ import annotations

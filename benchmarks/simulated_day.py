@@ -3,7 +3,7 @@
 The loop itself serves eight slots that are busy four fifths of the day, with every heartbeat and look at its tables.
 Each tenant starts its next run at its own pace. A run has 8 trials, 5 epochs and 2 partitions, a unit takes 2 to 6
 seconds; one in a thousand is lost and runs again, one in ten thousand fails its trial, and some runs are cancelled.
-Runs that ended are dropped an hour later, and what the simulated tables hold of them with them. So the memory of the
+Runs that ended are dropped an hour later, together with their rows in the simulated tables. So the memory of the
 process is that of the coordinator: the median of its last third over that of its second.
 """
 

@@ -1,8 +1,8 @@
-"""What grows while tenants train, predict and look on, run after run: memory, files and sessions of the service.
+"""What grows while tenants train, predict and watch, run after run: memory, files and sessions of the service.
 
 Four tenants start small runs of every kind one after the other, predict with them and read the views. Runs keep the
-states of their trials, which came to 1.4 GB a minute, so each tenant drops all but its newest ones, and those that
-failed, which are counted; what is dropped must make room for what comes. After a first third, in which caches fill,
+states of their trials, which came to 1.4 GB a minute. So each tenant drops all runs but its newest ones and those that
+failed, which are counted; dropped runs must make room for new ones. After a first third, in which caches fill,
 each number is the median of the last third over that of the second. It takes ten minutes, or as long as the environment
 variable SOAK_MINUTES says, on a private server of its own with two slots.
 """

@@ -2,8 +2,8 @@
 
 The whole CALL as the client sees it, less its training_seconds, for a state of 1.2 MB (a perceptron of 784-128-10 with
 Adam). In one session the state of the last unit is still there; in a hop two sessions take turns, so that each unit
-reads and checks the state that the other has stored. Between units, states that were pruned are vacuumed as often as
-the coordinator does: new ones take their place, and the table does not grow.
+reads and checks the state that the other has stored. Between units the benchmark vacuums pruned states as often as
+the coordinator does: new states take their place, and the table does not grow.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Workload:
 
 
 def has_dataset(session: Session, name: str) -> bool:
-    """Say whether an earlier round of a comparison has made a dataset."""
+    """Return whether an earlier round of a comparison has made a dataset."""
     return bool(session.execute("SELECT FROM easeml.datasets WHERE dataset_name = %s", [name]).fetchall())
 
 

@@ -41,7 +41,7 @@ class Wire:
         try:
             return await connect_to(self._node, f"easeml {self._what}", SETTINGS)
         except EasemlError as error:
-            raise unreachable(self._node.service, str(error)) from error
+            raise unreachable(self._node.service, error.detail or str(error)) from error
 
     async def close(self) -> None:
         """Close it."""

@@ -71,7 +71,7 @@ from easeml_db.decisions.hopper.allocation.registry import needs_gangs
 from easeml_plpy.session import guarded
 return guarded(plpy, needs_gangs, allocation)
 $$;
-COMMENT ON FUNCTION easeml.needs_gangs(text) IS 'Says whether an allocation is for gangs: several slots that train one trial (internal).';
+COMMENT ON FUNCTION easeml.needs_gangs(text) IS 'Returns whether an allocation is for gangs: several slots that train one trial (internal).';
 
 CREATE FUNCTION easeml.list_templates(OUT place integer, OUT template text, OUT workload text, OUT input text, OUT output text, OUT candidates text[], OUT architectures text[])
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -55,8 +55,9 @@ DECLARE
     total_seconds double precision := extract(epoch FROM coalesce(run.finished_at, clock_timestamp()) - run.started_at);
     more_seconds double precision := coalesce(round(4 * run.max_seconds), 600);
     more text := coalesce(
-        (SELECT format('easeml.alter_task(%L, %s, %s, run_options => %L)', t.task_name, coalesce(t.run_after_examples::text, 'NULL'), coalesce(t.run_after_minutes::text, 'NULL'),
-            t.run_options || jsonb_build_object('max_seconds', more_seconds)) FROM easeml.task_versions v JOIN easeml.tasks t USING (task_id) WHERE v.dataset_id = run.dataset_id),
+        (SELECT CASE WHEN length(t.run_options::text) > 1000 THEN format('easeml.alter_task(%L, ...) with "max_seconds": %s among its run_options', t.task_name, more_seconds)
+            ELSE format('easeml.alter_task(%L, %s, %s, run_options => %L)', t.task_name, coalesce(t.run_after_examples::text, 'NULL'), coalesce(t.run_after_minutes::text, 'NULL'),
+                t.run_options || jsonb_build_object('max_seconds', more_seconds)) END FROM easeml.task_versions v JOIN easeml.tasks t USING (task_id) WHERE v.dataset_id = run.dataset_id),
         (SELECT format('easeml.select_models(%L, max_seconds => %s)', d.dataset_name, more_seconds) FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id));
 BEGIN
     -- When a single trial was last better than all before it.

@@ -74,7 +74,7 @@ CREATE FUNCTION easeml.is_unfit(segment easeml.segments) RETURNS boolean LANGUAG
     -- One that has served and does not answer now is waited for. The facts of one that serves another segment are known, and it never serves this one.
     SELECT (segment).refusal IS NOT NULL AND ((segment).facts IS NULL OR coalesce((segment).facts ->> 'holder' <> (segment).token, false))
 $$;
-COMMENT ON FUNCTION easeml.is_unfit(easeml.segments) IS 'Says whether the server of a segment was looked at, and has never been fit to serve (internal).';
+COMMENT ON FUNCTION easeml.is_unfit(easeml.segments) IS 'Returns whether the server of a segment was checked and has never been fit to serve it, also because it serves another segment (internal).';
 
 CREATE FUNCTION easeml.segments_for(data easeml.datasets) RETURNS SETOF integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH able AS (SELECT g.segment_id, easeml.is_unfit(g) AS is_unfit FROM easeml.segments g

@@ -32,6 +32,7 @@ LOCK_MODES = (
     "ACCESS EXCLUSIVE",
 )
 ENDLESS_RUN = "SELECT easeml.select_models('work', '{linear}', n_configs => 2, max_epochs => 1000000)"
+BUSY = "SELECT count(*) FROM pg_stat_activity WHERE usename IN ('mallory', 'outsider') AND state = 'active'"
 OWN = "run_id = (SELECT max(run_id) FROM easeml.runs WHERE tenant = 'mallory')"
 LAST_RUN = "(SELECT max(run_id) FROM easeml.runs WHERE tenant = 'mallory')"
 DEEP_SPACE = '{"learning_rate": ' + "[" * 3000 + "0.1" + "]" * 3000 + "}"
@@ -223,6 +224,7 @@ def test_a_nuisance_keeps_nobody_else_from_working(
     if seconds:
         scene.end_runs("mallory")  # they are the nuisance, where it is no statement that lasts
         time.sleep(5)
+        assert scene.root.value(BUSY) == 0, "the nuisance goes on"
         after = watch.usual_rates(seconds / 3)
         _report(name, calm, disturbed, after)
 

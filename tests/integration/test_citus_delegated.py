@@ -39,6 +39,25 @@ PLACES = """
 SELECT format('(%s,%s)', i / 100, 1 + i % 100)::tid AS row, CASE i % 2 WHEN 0 THEN 'it''s' END AS split, i AS part,
     convert_to('row ' || i, 'utf8') AS bytes FROM generate_series(0, 12000) i
 """
+# What a worker refuses at its COMMIT, and not before.
+TWINS = """
+CREATE FUNCTION public.make_twins() RETURNS integer LANGUAGE plpgsql AS $$
+BEGIN
+    CREATE TEMPORARY TABLE twins (i integer UNIQUE DEFERRABLE INITIALLY DEFERRED);
+    INSERT INTO twins VALUES (1), (1);
+    RETURN 1;
+END
+$$
+"""
+# What Citus 12.1.12 and 13.2.2 say then.
+WARNING = """
+CREATE FUNCTION public.make_twins() RETURNS integer LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE WARNING 'failed to commit transaction on 127.0.0.1:9701';
+    RETURN 1;
+END
+$$
+"""
 
 
 @pytest.fixture(scope="module")
@@ -106,11 +125,9 @@ def test_a_job_that_finds_itself_on_another_worker_is_refused(cluster: Delegated
     """What is refused so passes: the job begins anew, with a session that looks for its worker again."""
 
     async def ask(work: DelegatedWork) -> None:
-        key = 1
-        while True:
+        for key in range(1, 257):
             work.store.worker = replace(work.store.worker, key=key)
             await work.execute(GROUP)
-            key += 1
 
     async def stray(work: DelegatedWork) -> None:
         work.store.worker = replace(work.store.worker, group=2)
@@ -121,6 +138,18 @@ def test_a_job_that_finds_itself_on_another_worker_is_refused(cluster: Delegated
     if cluster.is_real:
         with pytest.raises(SlotLost, match="segment w1: Citus ran this on worker 2, and it is for worker 1"):
             played(ask)
+
+
+def test_what_a_worker_could_not_commit_counts_as_lost(cluster: Delegated) -> None:
+    """Citus takes what is sent there for a reading: it only warns that the worker could not commit."""
+    cluster.workers[1].execute(TWINS if cluster.is_real else WARNING)
+
+    async def write(work: DelegatedWork) -> None:
+        async with work.connection.transaction():
+            await work.execute("SELECT public.make_twins()")
+
+    with pytest.raises(SlotLost, match="could not commit"):
+        played(write)
 
 
 def test_a_unit_of_a_job_that_is_not_delegated_is_refused_on_the_coordinator(cluster: Delegated) -> None:

@@ -147,6 +147,7 @@ def test_a_process_of_a_segment_that_is_killed_costs_what_was_under_way_and_noth
         run_id = there.value(LONG, "there")
         there.wait_until(f"SELECT ({N_UNITS}) >= 6", run_id)
         pid = cluster.value(PROCESSES, 1, cluster.values(SESSIONS))
+        assert pid is not None, "no process of the segment works for a slot"
         for statement, values in ((STRUCK, (pid, 1, 1)), (HELD, (1,))):
             with suppress(psycopg.Error):  # the segment ends all of its sessions, and those here find out one by one
                 cluster.rows(statement, *values)

@@ -145,14 +145,15 @@ def test_installing_says_of_an_extension_of_another_version_what_to_do(private_s
             assert words in str(refused.exception)
 
 
-def test_a_server_that_never_fitted_is_given_no_rows(control: Session) -> None:
+@pytest.mark.parametrize("facts", [None, {"holder": "another segment's"}])
+def test_a_server_that_never_fitted_is_given_no_rows(control: Session, facts: dict[str, str] | None) -> None:
     control.execute("SELECT easeml.remove_slot(slot_id, force => true) FROM easeml.slots ORDER BY slot_id")
     for name, service in (("near", None), ("odd", "pg_odd")):
         control.execute("SELECT easeml.add_segment(%s, service => %s)", [name, service])
         control.execute("SELECT easeml.add_slots(1, %s)", [name])
-    note = "SELECT easeml.note_segment(segment_id, NULL, 'service pg_odd: no') FROM easeml.segments"
-    control.execute(f"{note} WHERE segment_name = 'odd'")
-    control.execute("CREATE TABLE rows_of_segments AS SELECT g AS x, g % 2 AS y FROM generate_series(1, 400) g")
+    note = "SELECT easeml.note_segment(segment_id, %s, 'service pg_odd: no') FROM easeml.segments"
+    control.execute(f"{note} WHERE segment_name = 'odd'", [Jsonb(facts) if facts else None])
+    control.execute("CREATE TABLE IF NOT EXISTS rows_of_segments AS SELECT g AS x, g % 2 AS y FROM generate_series(1, 400) g")
     control.execute(
         "SELECT easeml.create_dataset('rows', 'rows_of_segments', '{x}', 'y', n_partitions => 4, placement => 'bound')"
     )
@@ -162,6 +163,7 @@ def test_a_server_that_never_fitted_is_given_no_rows(control: Session) -> None:
         control.execute("SELECT easeml.create_dataset('far', '{\"odd\": \"public.t\"}', '{x}', 'y')")
     control.execute("SELECT easeml.drop_dataset('rows')")
     control.execute("SELECT easeml.remove_slot(slot_id, force => true) FROM easeml.slots")
+    control.execute("SELECT easeml.remove_segment(name) FROM unnest(ARRAY['near', 'odd']) name")
     control.execute("SELECT easeml.set_slots(1)")
 
 

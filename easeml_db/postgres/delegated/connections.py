@@ -54,7 +54,10 @@ async def connect_worker(dsn: str, group: int, application_name: str, settings: 
         for name, value in OWN_SETTINGS.items():
             await connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         row = await (await connection.execute(placed(group))).fetchone()
-        return DelegatedStore(connection, worker_of(group, row or {}))
+        worker = worker_of(group, row or {})
+        if await (await connection.execute(worker.found("SELECT true AS is_here"))).fetchone() is None:
+            raise NotReady(f"key {worker.key} of easeml_worker.keys has no row", hint=INSTALL)
+        return DelegatedStore(connection, worker)
     except psycopg.Error as error:
         await connection.close()
         raise refusal(error) from error
@@ -66,7 +69,9 @@ async def connect_worker(dsn: str, group: int, application_name: str, settings: 
 def look_now(connection: psycopg.Connection[dict[str, Any]], group: int) -> Facts:
     """Return what a worker says of itself. Raises what is against it."""
     row = connection.execute(_worker_now(connection, group).found(FACTS)).fetchone()
-    facts: Facts = (row or {})["found"]["facts"]
+    if row is None:
+        raise NotReady("a key of easeml_worker.keys has no row", hint=INSTALL)
+    facts: Facts = row["found"]["facts"]
     return facts
 
 

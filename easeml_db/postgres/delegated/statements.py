@@ -43,6 +43,7 @@ JSON: LiteralString = "found jsonb"
 Row: TypeAlias = Sequence[object]
 INSTALLATION: tuple[LiteralString, ...] = (
     "CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE",
+    "ALTER EXTENSION easeml_segment UPDATE",
     "CREATE SCHEMA IF NOT EXISTS easeml_worker",
     "CREATE TABLE IF NOT EXISTS easeml_worker.keys (segment_key integer PRIMARY KEY)",
     """

@@ -8,6 +8,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
+from easeml_db.errors import SlotLost
 from easeml_db.postgres.delegated.statements import BLOCK_COLUMNS, CHUNK_COLUMNS, CitusWorker, Row, place_of
 from easeml_db.postgres.node_store import Arrival, Connection, KnownState, Part
 from easeml_db.postgres.row_copies import OUT, soon
@@ -68,7 +69,9 @@ class DelegatedStore(SegmentStore):
 
     async def _write(self, into: sql.Composable, rows: list[Row]) -> None:
         query, values = self.worker.written(into, rows)
-        await soon(self._connection.execute(query, values, prepare=False))
+        row = await (await soon(self._connection.execute(query, values, prepare=False))).fetchone()
+        if row is None or row["found"] != len(rows):  # the key has no row: its worker was asked for nothing
+            raise SlotLost(f"worker {self.worker.group} of its cluster did not write what was sent to it")
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
         """Begin a transaction, and the row of a state; return False where there is one already."""

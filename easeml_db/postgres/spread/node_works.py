@@ -98,7 +98,7 @@ class NodeWork:
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._visit()
-        except (TimeoutError, ServerUnavailable) as error:
+        except (TimeoutError, EasemlError) as error:
             raise unreachable(self.node.service) from error
 
     async def _visit(self) -> None:

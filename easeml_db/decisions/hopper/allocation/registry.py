@@ -52,7 +52,7 @@ def uses_gangs(name: str) -> bool:
 
 
 def needs_gangs(name: str) -> bool:
-    """Say whether an allocation is asked for because of gangs, for SQL, which refuses it where there are none."""
+    """Return whether an allocation is for gangs, for SQL, which refuses it where there can be none."""
     return bool(getattr(ALLOCATIONS.get(name), "needs_gangs", False))
 
 
