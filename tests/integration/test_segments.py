@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from click.testing import CliRunner
+from psycopg.types.json import Jsonb
 
 from easeml_db.cli import commands
 from easeml_db.errors import InvalidArgument, NotAllowed, NotFound, NotReady, ServerUnavailable, VersionMismatch
