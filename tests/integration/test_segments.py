@@ -154,7 +154,8 @@ def test_a_server_that_never_fitted_is_given_no_rows(control: Session, facts: di
         control.execute("SELECT easeml.add_slots(1, %s)", [name])
     note = "SELECT easeml.note_segment(segment_id, %s, 'service pg_odd: no') FROM easeml.segments"
     control.execute(f"{note} WHERE segment_name = 'odd'", [Jsonb(facts) if facts else None])
-    control.execute("CREATE TABLE IF NOT EXISTS rows_of_segments AS SELECT g AS x, g % 2 AS y FROM generate_series(1, 400) g")
+    rows = "SELECT g AS x, g % 2 AS y FROM generate_series(1, 400) g"
+    control.execute(f"CREATE TABLE IF NOT EXISTS rows_of_segments AS {rows}")
     control.execute(
         "SELECT easeml.create_dataset('rows', 'rows_of_segments', '{x}', 'y', n_partitions => 4, placement => 'bound')"
     )
