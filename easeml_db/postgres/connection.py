@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, LiteralString
+from collections.abc import Mapping
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
 
@@ -19,6 +20,7 @@ from easeml_db.errors import (
     from_sqlstate,
 )
 
+Kind = TypeVar("Kind", bound=psycopg.AsyncConnection[dict[str, Any]])
 SAFE_PATH: LiteralString = "pg_catalog, pg_temp"  # a tenant may make objects anywhere else, by names that are ours
 PATH_SETTING = {"search_path": SAFE_PATH.replace(" ", "")}
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
@@ -32,14 +34,13 @@ REPLACED = re.compile(
 )
 
 
-async def connect(
-    dsn: str,
-    application_name: str,
-    *,
-    kind: type[psycopg.AsyncConnection[dict[str, Any]]] = psycopg.AsyncConnection,
-    **settings: str,
-) -> psycopg.AsyncConnection[dict[str, Any]]:
+async def connect(dsn: str, application_name: str, **settings: str) -> psycopg.AsyncConnection[dict[str, Any]]:
     """Open an autocommit connection with server settings. Raises ServerUnavailable if there is no server."""
+    return await connect_as(psycopg.AsyncConnection[dict[str, Any]], dsn, application_name, settings)
+
+
+async def connect_as(kind: type[Kind], dsn: str, application_name: str, settings: Mapping[str, str]) -> Kind:
+    """Open a connection of a class. Raises ServerUnavailable if there is no server."""
     options = " ".join(f"-c {name}={value}" for name, value in {**settings, **PATH_SETTING}.items())
     try:
         return await kind.connect(

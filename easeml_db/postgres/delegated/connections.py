@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from easeml_db.errors import NotFound, NotReady, SlotLost
-from easeml_db.postgres.connection import MISSING, connect
+from easeml_db.postgres.connection import MISSING, connect_as
 from easeml_db.postgres.delegated.statements import INSTALLATION, CitusWorker, placed
 from easeml_db.postgres.delegated.store import DelegatedStore
 from easeml_db.postgres.node_store import Facts
@@ -47,8 +47,7 @@ class CoordinatorConnection(psycopg.AsyncConnection[dict[str, Any]]):
 
 async def connect_worker(dsn: str, group: int, application_name: str, settings: Mapping[str, str]) -> DelegatedStore:
     """Open an autocommit session about a worker. Raises ServerUnavailable, NotFound, NotReady, psycopg.Error."""
-    connection = await connect(dsn, application_name, kind=CoordinatorConnection, **settings)
-    assert isinstance(connection, CoordinatorConnection)
+    connection = await connect_as(CoordinatorConnection, dsn, application_name, settings)
     connection.add_notice_handler(connection.heed)
     try:
         for name, value in OWN_SETTINGS.items():
