@@ -34,6 +34,7 @@ NAMES = (
     "unit_overhead",
     "checkpoint_space",
     "packing_speed",
+    "packing_on_nodes",
     "feeding",
     "prediction_speed",
     "coordinator_overhead",

@@ -79,8 +79,9 @@ class Coordinator:
         self._allocations = AllocationRecords(ports.allocations, self._lease, self._dispatcher)
         self._failed_time = FailedTime(ports.tenancy, untold.slot_seconds)
         self._failures = UnitFailures(
-            ports.slots, ports.runs, self._lease, self._dispatcher, self._procedures, crashes=self._crashes,
-            failed_time=self._failed_time, renew_run=self._renew_run, max_attempts=self._settings.max_attempts,
+            ports.slots, ports.runs, ports.space, self._lease, self._dispatcher, self._procedures,
+            crashes=self._crashes, failed_time=self._failed_time, renew_run=self._renew_run,
+            max_attempts=self._settings.max_attempts,
         )  # fmt: skip
         self._pauses, self._disk_pause = self._failures.pauses, self._failures.disk_pause
         self._reclaiming = Reclaiming(ports.space, self._settings.reclaim_bytes, self._settings.reclaim_fraction)

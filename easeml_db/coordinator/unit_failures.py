@@ -13,6 +13,7 @@ from easeml_db.coordinator.pauses import Pauses
 from easeml_db.coordinator.ports.messages import Order, SlotStuck, UnitFailed, UnitRecorded
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.slots import SlotStore
+from easeml_db.coordinator.ports.space import StateSpace
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.errors import (
@@ -34,6 +35,7 @@ class UnitFailures:
         self,
         slots: SlotStore,
         runs: RunStore,
+        space: StateSpace,
         lease: Lease,
         dispatcher: Dispatcher,
         procedures: ProcedureRunner,
@@ -47,7 +49,7 @@ class UnitFailures:
         self._dispatcher, self._procedures = dispatcher, procedures
         self._crashes, self._failed_time = crashes, failed_time
         self._renew_run, self._max_attempts = renew_run, max_attempts
-        self.pauses, self.disk_pause = Pauses(dispatcher.runs), DiskPause(runs)
+        self.pauses, self.disk_pause = Pauses(dispatcher.runs), DiskPause(runs, space)
 
     async def failed(self, message: UnitFailed, now_seconds: float) -> None:
         """Handle the error of a unit, and charge its tenant."""

@@ -26,9 +26,9 @@ PATH_SETTING = {"search_path": SAFE_PATH.replace(" ", "")}
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
 MISSING = ("3F000", "42P01", "42883")  # a schema, a relation or a function that is not there
 MISSING_SCHEMA = re.compile(r"\beaseml\b")
-# A cancel, a shutdown, a crash of a neighbour, a lost connection, lack of memory or connections: the unit itself is
-# blameless and may run again.
-LOST = re.compile(r"^(57014|57P0[1-5]|08...|53...|25P03|58...)$")
+# A cancel, a shutdown, a crash of a neighbour, a lost connection, a deadlock, lack of memory or connections: the unit
+# itself is blameless and may run again.
+LOST = re.compile(r"^(57014|57P0[1-5]|08...|40...|53...|25P03|58...)$")
 REPLACED = re.compile(
     r"^(cache lookup failed for|could not open relation with OID)|\beaseml_segment\b.* does not exist"
 )

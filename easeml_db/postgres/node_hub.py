@@ -58,6 +58,7 @@ class NodeHub:
         self._n_units = 0
         self._silent_since: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._making_room: asyncio.Task[None] | None = None
 
     def opened(self) -> None:
         """Note that a session was opened, because the server that answers may have been set up anew since."""
@@ -129,6 +130,14 @@ class NodeHub:
         if self._n_units % UNITS_BETWEEN_SWEEPS == 1:
             self._begin(self._sweep_quietly(lease_number))
 
+    def make_room(self, lease_number: int) -> None:
+        """Begin to free what a full disk has to spare: garbage, and the room of writes that came to nothing.
+
+        No autovacuum comes for so little, and after a crash the server has forgotten where it has room.
+        """
+        if self._making_room is None or self._making_room.done():
+            self._making_room = self._begin(self._sweep_quietly(lease_number, is_full=True))
+
     async def close(self) -> None:
         """End background work, and close the connections."""
         for task in tuple(self._tasks):
@@ -143,12 +152,14 @@ class NodeHub:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _sweep_quietly(self, lease_number: int) -> None:
+    async def _sweep_quietly(self, lease_number: int, *, is_full: bool = False) -> None:
         with contextlib.suppress(EasemlError, psycopg.Error):
-            await self.sweep(lease_number)
+            await self.sweep(lease_number, is_full=is_full)
 
-    async def sweep(self, lease_number: int) -> int:
+    async def sweep(self, lease_number: int, *, is_full: bool = False) -> int:
         """Remove the states and datasets that the control server does not know; return how many states.
+
+        Their room is used again; with `is_full`, that of all that was ever removed.
 
         States that a later coordinator had written are not touched, nor those in use by units and jobs of this one. The
         states in use are listed before the control server is asked, so a state that it records meanwhile is in one of
@@ -159,7 +170,7 @@ class NodeHub:
             in_use = self.in_use.numbers()
             known = await _numbers(control, POINTED, list(listed))
             garbage = list(listed - known - in_use)
-            if garbage:
+            if garbage or is_full:
                 await node.collect(garbage, lease_number)
             datasets = await node.datasets()
             listed_datasets = list(datasets)

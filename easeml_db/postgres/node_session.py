@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from easeml_db.errors import CorruptCheckpoint, EasemlError, NotFound, SlotLost, TrialFailed
+from easeml_db.errors import CorruptCheckpoint, EasemlError, NotFound, OutOfSpace, SlotLost, TrialFailed
 from easeml_db.postgres.connection import is_replaced, unit_error
 from easeml_db.postgres.node_hub import Hop, NodeHub
 from easeml_db.postgres.node_orders import ends_epoch, later, mates_of, parts_of, recorded_order
@@ -105,7 +105,10 @@ class NodeUnitSession:
         except psycopg.Error as error:
             if is_replaced(error):
                 await self.close()  # the next session looks at the node again
-            raise unit_error(error) from error
+            found = unit_error(error)
+            if isinstance(found, OutOfSpace):
+                self._hub.make_room(json.loads(text)["lease_number"])
+            raise found from error
 
     async def cancel(self) -> None:
         """Ask the unit to stop, wherever it is."""

@@ -14,6 +14,38 @@ from pathlib import Path
 
 HEAD = r'\echo Use "ALTER EXTENSION easeml UPDATE" to load this file. \quit'
 PIN = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);"
+# Sessions of the service lock tables in an order of their own while the update runs, and the server ends one of those
+# that wait in a circle. So the update takes all locks before it changes anything, and takes them anew if it was the one
+# that ended. A view is locked alone by an ALTER that changes nothing; LOCK would lock the catalogs in it as well.
+LOCK = """\
+DO $locks$
+DECLARE
+    relation record;
+BEGIN
+    FOR attempt IN 1..20 LOOP
+        BEGIN
+            FOR relation IN
+                SELECT c.oid::pg_catalog.regclass AS name, c.relkind, c.relowner::pg_catalog.regrole AS owner
+                FROM pg_catalog.pg_class c
+                WHERE c.relnamespace = 'easeml'::pg_catalog.regnamespace AND c.relkind IN ('r', 'v')
+                ORDER BY c.relkind DESC, c.oid
+            LOOP
+                IF relation.relkind = 'v' THEN
+                    EXECUTE pg_catalog.format('ALTER VIEW %s OWNER TO %s', relation.name, relation.owner);
+                ELSE
+                    EXECUTE pg_catalog.format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relation.name);
+                END IF;
+            END LOOP;
+            RETURN;
+        EXCEPTION WHEN deadlock_detected THEN
+            CONTINUE;
+        END;
+    END LOOP;
+    RAISE EXCEPTION USING errcode = 'deadlock_detected',
+        message = 'the tables of easeml could not be locked: 20 times others waited for them in a circle',
+        hint = 'Nothing was changed. Stop the coordinator, or try again.';
+END
+$locks$;"""
 # It checks that the schema is empty, which holds only for a fresh installation.
 ONLY_FRESH = "security/install.sql"
 # Of a table's source: rows are inserted when the table is made, and not again.
@@ -44,7 +76,7 @@ def upgrade_script(folder: Path, name: str) -> str:
     by_hand = (folder / "upgrades" / f"{name}.sql").read_text(encoding="utf-8")
     sources = [each for each in (folder / "sources.txt").read_text(encoding="utf-8").split() if each != ONLY_FRESH]
     parts = [f"-- {each}\n{_again(each, (folder / each).read_text(encoding='utf-8'))}" for each in sources]
-    return "\n".join([HEAD, PIN, by_hand, *parts])
+    return "\n".join([HEAD, PIN, LOCK, by_hand, *parts])
 
 
 def _again(source: str, text: str) -> str:

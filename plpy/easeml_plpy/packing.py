@@ -68,6 +68,8 @@ NAMES = (
     "CASE WHEN count(r.key) > 0 THEN array_agg(r.key ORDER BY o.position)::text END AS keys, "
     "CASE WHEN count(r.key) = 0 THEN array_agg(r.h ORDER BY o.position)::text END AS hashes"
 )
+# Each statement runs once: compiling it takes longer than it saves.
+SETTINGS = "SELECT set_config('work_mem', '256MB', true), set_config('jit', 'off', true)"
 FINISH_DATASET = Command("SELECT easeml.request('finish_dataset', $1)", ("jsonb",))
 
 
@@ -78,8 +80,7 @@ def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     wanted = begun_dataset(session, dataset_id)
     columns = columns_of.read_columns(session, wanted.relation)
     check_columns(wanted, columns)
-    # Each statement runs once: compiling it takes longer than it saves.
-    session.execute("SELECT set_config('work_mem', '256MB', true), set_config('jit', 'off', true)")
+    session.execute(SETTINGS)
     inputs: list[Field] = [columns_of.input_field(columns[name]) for name in wanted.inputs]
     rows = source_rows.rows_sql(session, wanted, columns, inputs)
     held = image_rows.held_rows(session, wanted, columns, inputs, rows)

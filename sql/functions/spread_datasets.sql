@@ -264,7 +264,7 @@ BEGIN
         IF clock_timestamp() > started + timeout_seconds * interval '1 second' THEN
             PERFORM easeml.fail('ML010', format('dataset %s is not packed after %s seconds', quote_literal(asked.dataset_name), timeout_seconds));
         END IF;
-        CALL easeml.rest(least(0.2, timeout_seconds));
+        CALL easeml.rest(least(0.05, timeout_seconds));
     END LOOP;
 END
 $$;

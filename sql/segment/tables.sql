@@ -37,22 +37,6 @@ CREATE TABLE easeml_segment.version_blocks (
 ALTER TABLE easeml_segment.version_blocks ALTER inputs SET STORAGE EXTERNAL, ALTER targets SET STORAGE EXTERNAL;
 COMMENT ON TABLE easeml_segment.version_blocks IS 'Packed examples.';
 
-CREATE TABLE easeml_segment.pieces (
-    dataset_id bigint NOT NULL REFERENCES easeml_segment.datasets ON DELETE CASCADE,
-    split text NOT NULL,
-    partition_number integer NOT NULL,
-    block_number integer NOT NULL,
-    sender integer NOT NULL,
-    n_rows integer NOT NULL,
-    positions bytea NOT NULL,
-    inputs bytea NOT NULL,
-    targets bytea NOT NULL,
-    PRIMARY KEY (dataset_id, split, partition_number, block_number, sender)
-);
-ALTER TABLE easeml_segment.pieces ALTER positions SET STORAGE EXTERNAL, ALTER inputs SET STORAGE EXTERNAL, ALTER targets SET STORAGE EXTERNAL;
-COMMENT ON TABLE easeml_segment.pieces IS 'While a dataset is packed: rows of a block that came from one node.';
-COMMENT ON COLUMN easeml_segment.pieces.positions IS 'Their places in the partition, as 32-bit numbers.';
-
 CREATE TABLE easeml_segment.registered_architectures (
     architecture text PRIMARY KEY,
     entry_point text NOT NULL,

@@ -29,8 +29,13 @@ N_SLOTS = 1
 UPDATE = "ALTER EXTENSION easeml UPDATE"
 VERSION = "SELECT extversion FROM pg_extension WHERE extname = 'easeml'"
 WAITS = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
-# What another transaction has in hand, so that the update waits: among the tables, and when only privileges are left.
-MOMENTS = ("LOCK TABLE easeml.checkpoints IN ACCESS SHARE MODE", "GRANT USAGE ON SCHEMA easeml TO PUBLIC")
+# What another transaction has in hand, so that the update waits: before it changes anything, among the functions, and
+# when only privileges are left.
+MOMENTS = (
+    "LOCK TABLE easeml.checkpoints IN ACCESS SHARE MODE",
+    "ALTER FUNCTION easeml.version() COST 7",
+    "GRANT USAGE ON SCHEMA easeml TO PUBLIC",
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +98,24 @@ def test_a_database_has_the_former_version_or_the_next_whenever_the_server_is_ki
         assert objects(session) == objects(fresh)
         assert rows_of(session) == kept
         session.execute(UPDATE)
+
+
+def test_an_update_that_waits_for_whom_it_keeps_waiting_lets_go_and_tries_again(database: Session) -> None:
+    as_former = f"UPDATE pg_extension SET extversion = '{RELEASED[-1]}' WHERE extname = 'easeml'"
+    database.execute(as_former)
+    last = "SELECT max(oid)::regclass::text FROM pg_class WHERE relnamespace = 'easeml'::regnamespace AND relkind = 'r'"
+    with closing(Session.open(database.dsn)) as reader, ThreadPoolExecutor(1) as thread:
+        reader.execute("SET deadlock_timeout = '60s'")  # so it is the update that finds the circle
+        reader.execute("BEGIN")
+        reader.execute(f"LOCK TABLE {database.value(last)} IN ACCESS SHARE MODE")
+        with closing(Session.open(database.dsn)) as updating:
+            updating.execute("SET deadlock_timeout = '3s'")
+            under_way = thread.submit(updating.execute, UPDATE)
+            database.wait_until(WAITS, updating.info.backend_pid)
+            reader.execute("SELECT FROM easeml.leaderboard")
+            reader.execute("COMMIT")
+            under_way.result()
+    assert database.value(VERSION) == __version__
 
 
 def test_a_run_goes_on_to_the_same_bytes_when_the_server_is_killed_in_an_update(

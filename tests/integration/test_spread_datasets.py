@@ -131,8 +131,6 @@ def test_rows_of_two_nodes_are_packed_to_the_bytes_of_one_server(
     assert spread.rows(SIZES, there) == spread.rows(SIZES, here)
     assert spread.value("SELECT shuffle FROM easeml.dataset_info WHERE dataset_id = %s", there) == "across"
     assert spread.value("SELECT count(*) FROM easeml.blocks WHERE dataset_id = %s", there) == 0
-    for node in nodes.values():
-        assert node.value("SELECT count(*) FROM easeml_segment.pieces") == 0
     spread.execute("SELECT easeml.drop_dataset('here'), easeml.drop_dataset('there')")
 
 
@@ -515,8 +513,8 @@ def test_a_session_that_dies_while_it_packs_is_made_up_for(spread: Session, node
             there = other.value(CREATE, "there", "spread", "{petal}", "kind", "across")
             # Asked by another session: within a transaction the server shows the same activity again and again.
             killed = (
-                "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE application_name ="
-                " 'easeml packing' AND datname = %s AND wait_event_type = 'Lock'"
+                "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE application_name"
+                " LIKE 'easeml packing%%' AND datname = %s AND wait_event_type = 'Lock'"
             )
             other.wait_until(killed, conninfo_to_dict(nodes["west"].dsn)["dbname"])
             other.wait_until("SELECT status = 'waiting' FROM easeml.packing_status")

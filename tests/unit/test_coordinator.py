@@ -314,6 +314,7 @@ def test_a_full_disk_is_waited_out_and_blames_no_trial():
     check_complete(world, [run])
     assert {unit.order.attempt for unit in world.units} == {1}
     assert [kind for kind, _ in world.tables.notes] == ["disk full"]
+    assert world.n_reclaims == 7, "one in each pause"
     assert min(unit.finished_seconds for unit in world.units if unit.finished_seconds >= 90.0) < 90.0 + 45.0
 
 

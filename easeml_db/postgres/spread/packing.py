@@ -1,8 +1,9 @@
 """Packing one dataset whose rows lie on nodes.
 
-Each node reads its rows once, into temporary tables of one transaction. What they find is put together on the control
-server, in temporary tables of another. Rows that move go from node to node, packed; this process keeps one piece of
-1 MB. The control server sees hashes, targets, counts and statistics, and no row.
+Each node does all of its part in one transaction, and keeps what is not yet a block in temporary tables of it. What
+they find is put together on the control server, in temporary tables of another. Rows that move go from node to node,
+packed; this process keeps some pieces of 1 MB. The control server sees hashes, targets, counts and statistics, and no
+row.
 
 The commit point is the row on the control server: until then the nodes have blocks of a dataset that nobody knows, and
 they are removed as such.
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import permutations
 
 import psycopg
 from psycopg import sql
@@ -47,8 +49,6 @@ SELECT r.id, o.split, o.part, o.position FROM pg_temp.easeml_order o JOIN pg_tem
 WHERE r.node = {node}
 """
 ORDER_TYPES = ("tid", "text", "int4", "int4")
-PIECES = "pg_temp.easeml_pieces"
-PIECES_OUT = "SELECT * FROM pg_temp.easeml_pieces WHERE partition_number = ANY ({parts}) AND"
 
 
 class SpreadPacking:
@@ -56,35 +56,41 @@ class SpreadPacking:
 
     def __init__(self, control: Connection, told: Told, resolved: Resolved) -> None:
         self._control, self._told, self._resolved = control, told, resolved
-        self._sources: dict[str, NodeWork] = {}
-        self._holders: dict[str, NodeWork] = {}
+        self._works: dict[str, NodeWork] = {}
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Open sessions on the nodes. Raises RowsHeld while one is left of a coordinator that was replaced."""
-        nodes = {name: Node(**entry) for name, entry in self._told["nodes"].items()}
-        for name in self._told["places"]:
-            self._sources[name] = await stack.enter_async_context(node_work(nodes[name]))
-        for name in self._told["holders"] if self._told["shuffle"] == "across" else self._told["places"]:
-            self._holders[name] = await stack.enter_async_context(node_work(nodes[name]))
+        names = dict.fromkeys([*self._told["places"], *self._holder_names])
+        nodes = [Node(**self._told["nodes"][name]) for name in names]
+        works = await all_of(stack.enter_async_context(node_work(node)) for node in nodes)
+        self._works = dict(zip(names, works, strict=True))
         await all_of(self._begin(work) for work in self._holders.values())
+
+    @property
+    def _holder_names(self) -> Sequence[str]:
+        names: Sequence[str] = self._told["holders" if self._told["shuffle"] == "across" else "places"]
+        return names
+
+    @property
+    def _sources(self) -> Mapping[str, NodeWork]:
+        return {name: self._works[name] for name in self._told["places"]}
+
+    @property
+    def _holders(self) -> Mapping[str, NodeWork]:
+        return {name: self._works[name] for name in self._holder_names if name in self._works}
 
     async def pack(self, lease_number: int) -> None:
         """Pack, and record the dataset. Raises EasemlError."""
-        moved: list[int] = []
-        async with AsyncExitStack() as reading:
-            for work in self._sources.values():
-                await reading.enter_async_context(work.connection.transaction())
+        async with AsyncExitStack() as working:
+            for work in self._works.values():
+                await working.enter_async_context(work.connection.transaction())
             await self._read()
-            await on_all(self._sources, "pieces", self._told, self._own)
-            if self._told["shuffle"] == "across":
-                moved = await all_of(self._send(name) for name in self._sources)
-        async with AsyncExitStack() as writing:
-            for work in self._holders.values():
-                await writing.enter_async_context(work.connection.transaction())
+            await on_all(self._works, "pieces", self._told, self._own)
+            pairs = permutations(self._works, 2) if self._told["shuffle"] == "across" else ()
+            self._told["n_moved_bytes"] = sum(await all_of(self._send(*pair) for pair in pairs))
             await self._assemble()
-        self._told["n_moved_bytes"] = sum(moved)
-        dataset_id, encoder = self._told["dataset_id"], json.dumps(self._told["encoder"])
-        await all_of(work.execute(ENCODER, encoder, dataset_id) for work in self._holders.values())
+            dataset_id, encoder = self._told["dataset_id"], json.dumps(self._told["encoder"])
+            await all_of(work.execute(ENCODER, encoder, dataset_id) for work in self._holders.values())
         await self._control.execute(FINISH, [json.dumps(self._told), lease_number])
 
     async def clear(self) -> None:
@@ -180,16 +186,14 @@ class SpreadPacking:
         query = sql.SQL("SELECT * FROM {} WHERE").format(name)
         await bring_rows(work, self._control, query, f"pg_temp.{table}", columns, name)
 
-    async def _send(self, name: str) -> int:
-        """Send the pieces of a node to those that get them, one after the other; return the bytes."""
-        n_bytes, work = 0, self._sources[name]
-        others = [other for other in self._holders if other != name]
-        for other in others:
-            target = self._holders[other]
-            query = sql.SQL(PIECES_OUT).format(parts=self._told["parts_by_segment"][other])
-            async with target.lock, told_by(target.node):
-                n_bytes += await send_pieces(work, target.store, query, PIECES)
-        return n_bytes
+    async def _send(self, name: str, other: str) -> int:
+        """Send the pieces that one node has and another one gets, when both are free; return the bytes."""
+        parts = self._told["parts_by_segment"].get(other, [])
+        if name not in self._told["places"] or not parts:
+            return 0
+        first, second = sorted((name, other))  # all take the locks in one order, so none waits for ever
+        async with self._works[first].lock, self._works[second].lock, told_by(self._works[other].node):
+            return await send_pieces(self._works[name], self._works[other].store, parts)
 
 
 def check_holders(told: Told) -> None:

@@ -6,7 +6,7 @@ for it is not to wait long.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from psycopg import sql
 
@@ -21,10 +21,12 @@ WHERE attrelid = %s::regclass AND attnum > 0 AND (%s::name[] IS NULL OR attname 
 """
 NARROW_PAGES = 4096  # of rows of some numbers: half a million
 ONE_PAGE = 1  # of rows whose bytes lie beside it: sixty blocks, the answers for these, or what they add to statistics
+PIECES = "pg_temp.easeml_pieces"
 PIECE: Mapping[str, str] = {
-    "dataset_id": "int8", "split": "text", "partition_number": "int4", "block_number": "int4", "sender": "int4",
-    "n_rows": "int4", "positions": "bytea", "inputs": "bytea", "targets": "bytea",
+    "split": "text", "part": "int4", "block": "int4", "sender": "int4", "n_rows": "int4", "positions": "bytea",
+    "inputs": "bytea", "targets": "bytea",
 }  # fmt: skip
+PIECES_OUT = "SELECT * FROM pg_temp.easeml_pieces WHERE part = ANY ({parts}) AND"
 
 
 async def columns_of(control: Connection, table: str, *names: str) -> Columns:
@@ -49,11 +51,11 @@ async def bring_rows(
             await copy_rows(work.connection, control, work.read(part, columns), into)
 
 
-async def send_pieces(work: NodeWork, target: NodeStore, query: sql.Composed, table: str) -> int:
-    """Copy packed rows from a node to another; return the bytes."""
-    n_bytes = 0
-    async for part in _parts(work, query, table, ONE_PAGE):
-        arrival = Arrival(work.read(part, PIECE), sql.SQL("easeml_segment.pieces"), tuple(PIECE.values()))
+async def send_pieces(work: NodeWork, target: NodeStore, parts: Sequence[int]) -> int:
+    """Copy packed rows of some partitions from a node to another; return the bytes."""
+    n_bytes, query = 0, sql.SQL(PIECES_OUT).format(parts=list(parts))
+    async for some in _parts(work, query, PIECES, ONE_PAGE):
+        arrival = Arrival(work.read(some, PIECE), sql.SQL(PIECES), tuple(PIECE.values()))
         n_bytes += await target.receive(work.connection, arrival)
     return n_bytes
 

@@ -26,7 +26,7 @@ from easeml_db.postgres.spread.packing import pack_dataset
 from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.store_session import LOCK_TIMEOUT, StoreSession
 
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 0.1
 MOST_AT_ONCE = 4
 
 
@@ -113,10 +113,11 @@ class NodeWorker:
             what = f"easeml coordinator ({self._asked.what})"
             self._connection = await connect(self._leading.dsn, what, **SETTINGS | {"lock_timeout": LOCK_TIMEOUT})
         self._at_work = {number: work for number, work in self._at_work.items() if not work.task.done()}
-        wanted = set((await self._row(self._asked.wanted))["numbers"])
-        for number, work in self._at_work.items():
-            if number not in wanted:
-                work.task.cancel()
+        if self._at_work:
+            wanted = set((await self._row(self._asked.wanted))["numbers"])
+            for number, work in self._at_work.items():
+                if number not in wanted:
+                    work.task.cancel()
         while len(self._at_work) < MOST_AT_ONCE:
             busy = [work.tenant for work in self._at_work.values()]
             told: Told | None = (await self._row(self._asked.next_one, busy))["told"]

@@ -33,11 +33,12 @@ class _Piece(NamedTuple):
 
 PIECES = Statement(
     """
-SELECT split, partition_number AS part, block_number AS block, n_rows, positions, inputs, targets
-FROM easeml_segment.pieces WHERE dataset_id = $1 ORDER BY split, partition_number, block_number, sender
+SELECT split, part, block, n_rows, positions, inputs, targets FROM pg_temp.easeml_pieces
+WHERE part = ANY ($1) ORDER BY split, part, block, sender
 """,
-    ("int8",),
+    ("int4[]",),
     _Piece,
+    is_kept=False,
 )
 NEW_BLOCK = Command(
     "INSERT INTO easeml_segment.version_blocks (dataset_id, split, partition_number, block_number, n_rows, inputs,"
@@ -50,18 +51,16 @@ NEW_PART = Command(
     ("int8", "int4"),
 )
 NEW_FACTS = Command("INSERT INTO pg_temp.easeml_facts VALUES ($1, $2, $3)", ("int4", "int4", "bytea"), is_kept=False)
-USED = Command("DELETE FROM easeml_segment.pieces WHERE dataset_id = $1", ("int8",))
 
 
 def assemble(session: Session, told: Told) -> dict[str, Any]:
     """Write the blocks of the own partitions; return their sizes and checksums. Raises InvalidData."""
     assembly = _Assembly(session, told)
     session.execute("CREATE TEMPORARY TABLE easeml_facts (part integer, block integer, facts bytea) ON COMMIT DROP")
-    for block in _blocks(session.each(PIECES, told["dataset_id"], at_once=4)):
+    for block in _blocks(session.each(PIECES, told["parts"], at_once=4)):
         assembly.write(block)
     for part in told["parts"]:
         session.run(NEW_PART, told["dataset_id"], part)
-    session.run(USED, told["dataset_id"])
     return {"checksums": assembly.statistics.checksums, "n_bytes": assembly.statistics.n_bytes, "rows": assembly.rows()}
 
 

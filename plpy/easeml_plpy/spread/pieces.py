@@ -1,4 +1,7 @@
-"""On a node: its rows of each block, encoded and packed, for the node that gets the block."""
+"""On a node: its rows of each block, encoded and packed, for the node that gets the block.
+
+They wait in a temporary table, where those of other nodes arrive: a dataset that comes to nothing leaves none behind.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,17 @@ from ..value_types import Array
 from .request import Told, sources_of, target_of
 
 POSITIONS = "easeml_segment.array_bytes(array_agg(o.position ORDER BY o.position)) AS positions"
-COLUMNS = "(dataset_id, split, partition_number, block_number, sender, n_rows, positions, inputs, targets)"
-OWN = Command(
-    f"INSERT INTO easeml_segment.pieces {COLUMNS} VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-    ("int8", "text", "int4", "int4", "int4", "int4", "bytea", "bytea", "bytea"),
+NEW_TABLE = """
+CREATE TEMPORARY TABLE easeml_pieces (split text, part integer, block integer, sender integer, n_rows integer,
+    positions bytea, inputs bytea, targets bytea) ON COMMIT DROP;
+ALTER TABLE pg_temp.easeml_pieces
+    ALTER positions SET STORAGE EXTERNAL, ALTER inputs SET STORAGE EXTERNAL, ALTER targets SET STORAGE EXTERNAL
+"""
+NEW_PIECE = Command(
+    "INSERT INTO pg_temp.easeml_pieces VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+    ("text", "int4", "int4", "int4", "int4", "bytea", "bytea", "bytea"),
+    is_kept=False,
 )
-AWAY = Command(OWN.sql.replace("easeml_segment.pieces", "pg_temp.easeml_pieces"), OWN.types, is_kept=False)
-NEW_TABLE = "CREATE TEMPORARY TABLE easeml_pieces (LIKE easeml_segment.pieces) ON COMMIT DROP"
 
 
 class _Rows(NamedTuple):
@@ -37,23 +44,22 @@ class _Rows(NamedTuple):
 
 
 def pack_pieces(session: Session, told: Told) -> dict[str, Any]:
-    """Pack all rows: those of own partitions stay here, all others wait in a temporary table. Return the number of
-    bytes.
-    """
+    """Pack all rows, if there are any here; return the number of bytes."""
+    session.execute(NEW_TABLE)
+    if told["tables"] is None:
+        return {"n_bytes": 0}
     sources, target = sources_of(told), target_of(told)
     inputs = [source.field for source in sources]
     sql, dictionaries = packing.block_sql(sources, target, told["rows_of_block"], POSITIONS, session.schema)
     statement = Statement(sql, ("text[]",) * len(dictionaries), _Rows, is_kept=False)
     wire, stored = packing.target_types(target)
-    decoder, own, n_bytes = BlockDecoder(inputs, wire), frozenset(told["parts"]), 0
-    session.execute(NEW_TABLE)
+    decoder, n_bytes = BlockDecoder(inputs, wire), 0
     for rows in session.each(statement, *dictionaries, at_once=4):
         fields, targets = decoder.decode(rows.payload, rows.texts, rows.n)
         packing.check_values(inputs, fields)
         packed = [fields_to_bytes(fields), targets.astype(stored).tobytes()]
-        place = (told["dataset_id"], rows.split, rows.part, rows.block, told["node"], rows.n)
         positions = _positions(rows.positions, rows.n).astype("<i4").tobytes()
-        session.run(OWN if rows.part in own else AWAY, *place, positions, *packed)
+        session.run(NEW_PIECE, rows.split, rows.part, rows.block, told["node"], rows.n, positions, *packed)
         n_bytes += sum(map(len, packed))
     return {"n_bytes": n_bytes}
 

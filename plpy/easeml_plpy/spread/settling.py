@@ -36,6 +36,7 @@ ENUM_LABELS: Statement[list[str]] = Statement(
 
 def settle_source(session: Session, told: Told) -> dict[str, Any]:
     """Return target, inputs and shapes; which partitions each node gets; and make the table for the narrow rows."""
+    session.execute(packing.SETTINGS)
     wanted, found = pack_request(told), told["found"]
     types = _types(wanted, told)
     where = "the root table" if told.get("columns") else _named(found[0])

@@ -30,7 +30,7 @@ def stage(session: Session, told: Told) -> dict[str, Any]:
     others = [(name, {key: column.type for key, column in each.items()}) for name, each in tables[1:]]
     check_same(types, others, tables[0][0])
     packing.check_columns(wanted, columns)
-    session.execute("SELECT set_config('work_mem', '256MB', true), set_config('jit', 'off', true)")
+    session.execute(packing.SETTINGS)
     inputs = [columns_of.input_field(columns[name]) for name in wanted.inputs]
     names = ", ".join(columns[name].quoted for name in needed)
     source = " UNION ALL ".join(f"SELECT {names} FROM ONLY {name}" for name, _ in tables)
