@@ -46,13 +46,12 @@ class Wanted(NamedTuple):
 
 # Identical rows have one hash: a count of the copies tells them apart, and spreads them. What splits them and their
 # keys say which copy is the first, so that the order of rows in the table decides nothing.
-KEYED = """
-CREATE TEMPORARY TABLE easeml_dealt ON COMMIT DROP AS
-WITH keyed AS (
+KEYED = """keyed AS (
     SELECT ctid AS row, {label} AS label, s,
         hash_record_extended(ROW(h, row_number() OVER (PARTITION BY h ORDER BY s, key, ctid)), {seed}) AS k
     FROM pg_temp.easeml_rows
 )"""
+DEALT = "CREATE TEMPORARY TABLE easeml_dealt ON COMMIT DROP AS WITH "
 
 # Rows at even distances in the order of (label, hash) go to a split: exact counts overall, even shares of each label.
 # The first row of each label always trains, so that no class is unknown to the trials (where labels are kept). All
@@ -102,7 +101,7 @@ def deal(session: Session, request: PackRequest, wanted: Wanted) -> None:
     if by is not None and by.argument == "group_column":
         deal_groups(session, by.column, request.seed, wanted.bins(), has_labels=wanted.has_labels)
     session.execute(
-        (KEYED + (AT_RANDOM if by is None else WAYS[by.argument])).format(
+        (DEALT + KEYED + (AT_RANDOM if by is None else WAYS[by.argument])).format(
             label="y" if wanted.has_labels else "true",
             has_labels=wanted.has_labels,
             seed=int(request.seed),

@@ -30,11 +30,14 @@ class Place(NamedTuple):
 
 
 def splits_at_random(ranks: Array, k: Array, wanted: Wanted) -> Array:
-    """Return the split of each row, by its place in SPLITS: `ranks` (n,) order the labels, `k` (n,) shuffles rows."""
+    """Return the split of each row, by its place in SPLITS: `ranks` (n,) order the labels, `k` (n,) shuffles rows.
+
+    Rows whose targets are numbers have one rank.
+    """
     shuffled = in_order(k)
     order = shuffled[np.argsort(ranks[shuffled].astype(np.int16), kind="stable")]
     labels = ranks[order]
-    is_first = np.append(True, labels[1:] != labels[:-1])
+    is_first = np.append(True, labels[1:] != labels[:-1]) & wanted.has_labels
     is_test = _evenly(~is_first, wanted.n_test)
     is_validation = _evenly(~is_first & ~is_test, wanted.n_validation)
     splits = np.empty(len(k), np.int8)
@@ -68,6 +71,22 @@ def places(splits: Array, k: Array, n_partitions: int, block_rows: int) -> Itera
             dealt = rows[part::n_partitions]
             for block, start in enumerate(range(0, len(dealt), block_rows)):
                 yield Place(split, part, block, dealt[start : start + block_rows])
+
+
+def places_in_split(splits: Array, k: Array) -> Array:
+    """Return the place of each row in the shuffle of its split."""
+    found = np.empty(len(k), np.int64)
+    for split in range(len(SPLITS)):
+        rows = np.flatnonzero(splits == split)
+        found[rows[in_order(k[rows])]] = np.arange(len(rows))
+    return found
+
+
+def are_filled(splits: Array, ranks: Array) -> bool:
+    """Return whether each split has a row of each class."""
+    n_labels = int(ranks.max()) + 1
+    counts = np.bincount(splits * np.int64(n_labels) + ranks, minlength=len(SPLITS) * n_labels)
+    return bool(counts.reshape(len(SPLITS), -1)[:, np.unique(ranks)].all())
 
 
 def copies(hashes: Array, keys: Sequence[str] | None) -> Array:

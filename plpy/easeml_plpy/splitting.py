@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import columns as columns_of
+from . import held_order
 from .columns import Columns
 from .dealing import SPLITS, Wanted, deal
 from .encoder import LabelTarget, Target
@@ -56,6 +57,9 @@ def order_rows(session: Session, request: PackRequest, target: Target) -> None:
     """Fill temporary table easeml_order (row, split, part, position) from the hashes and labels of easeml_rows."""
     n_rows = int(session.execute("SELECT count(*) AS n FROM pg_temp.easeml_rows")[0]["n"])
     wanted = wanted_rows(request, n_rows, has_labels=isinstance(target, LabelTarget))
+    is_held = request.split_by is None and not request.n_folds and n_rows <= held_order.MOST_ROWS
+    if is_held and held_order.order_held_rows(session, wanted, request.seed, request.n_partitions):
+        return
     deal(session, request, wanted)
     if isinstance(target, LabelTarget):
         if request.split_by is None:

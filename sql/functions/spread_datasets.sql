@@ -264,7 +264,8 @@ BEGIN
         IF clock_timestamp() > started + timeout_seconds * interval '1 second' THEN
             PERFORM easeml.fail('ML010', format('dataset %s is not packed after %s seconds', quote_literal(asked.dataset_name), timeout_seconds));
         END IF;
-        CALL easeml.rest(least(0.05, timeout_seconds));
+        -- What is packed in a second is seen a tenth of a second later; whoever waits long looks seldom.
+        CALL easeml.rest(least(0.2, timeout_seconds, 0.02 + extract(epoch FROM clock_timestamp() - started)::double precision / 10));
     END LOOP;
 END
 $$;

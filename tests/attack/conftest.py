@@ -10,7 +10,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,8 @@ class Scene:
         """Cancel the open runs of a tenant."""
         open_runs = "SELECT run_id FROM easeml.runs WHERE tenant = %s AND status IN ('queued', 'running')"
         for run_id in self.root.values(open_runs, tenant):
-            self.root.execute("SELECT easeml.cancel(%s)", [run_id])
+            with suppress(psycopg.DatabaseError):  # it has ended meanwhile
+                self.root.execute("SELECT easeml.cancel(%s)", [run_id])
 
     def predict(self) -> None:
         """Ask the victim's own trial for one prediction."""

@@ -9,14 +9,13 @@ from .. import columns as columns_of
 from .. import packing, source_documents, source_rows, source_shapes, source_texts, splitting
 from ..coded_fields import CategoricalField, TextField
 from ..columns import TRAINING_ROWS, Column
+from ..held_order import NEW_ORDER
 from ..pack_request import PackRequest
 from ..session import Session
 from ..source_shapes import ShapeFacts
 from ..tokens import token_counts
 from .request import Told, fields_of, needed_columns, pack_request, sources_of, target_of
 from .tables import check_same, check_server, open_table
-
-NEW_ORDER = "CREATE TEMPORARY TABLE easeml_order (row tid, split text, part integer, position integer) ON COMMIT DROP"
 
 
 def stage(session: Session, told: Told) -> dict[str, Any]:
