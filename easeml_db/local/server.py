@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -44,6 +45,8 @@ from easeml_db.postgres.versions import update_extension
 MAX_SOCKET_PATH = 107
 DATABASE = "easeml"
 SERVICE_ROLE = "easeml_service"
+# What a server says that finds processes of the one before it, and for how long it is tried again.
+FORMER_IN_MEMORY, FORMER_SECONDS = "pre-existing shared memory block", 30.0
 # No schema of a tenant is looked into, and a coordinator that hangs within a transaction does not keep its locks.
 SERVICE_SETTINGS = {"search_path": "pg_catalog, pg_temp", "idle_in_transaction_session_timeout": "'1min'"}
 
@@ -200,13 +203,18 @@ class Embedded:
                 )
 
     def start_cluster(self) -> None:
-        """Start the server with the settings that are written, and wait until it answers. Raises ServerUnavailable."""
-        log = self.folder / "server.log"
+        """Start the server with the settings that are written, and wait until it answers. Raises ServerUnavailable.
+
+        Processes of a server that was killed take a moment to notice it, and no other starts before they are gone.
+        """
+        log, began = self.folder / "server.log", time.monotonic()
         # A server that recovers from a crash may take its time; one that has failed to start is not waited for.
         command: list[str | Path] = [self._binary("pg_ctl"), "start", "-w", "-t", "300", "-D", self.cluster, "-l", log]
-        started = run_as_server(command, check=False, env=self.environment())
-        if started.returncode != 0:
-            raise ServerUnavailable("the private server did not start", detail=last_lines(log), hint=f"Its log: {log}")
+        while run_as_server(command, check=False, env=self.environment()).returncode != 0:
+            told = last_lines(log)
+            if FORMER_IN_MEMORY not in told or time.monotonic() > began + FORMER_SECONDS:
+                raise ServerUnavailable("the private server did not start", detail=told, hint=f"Its log: {log}")
+            time.sleep(0.2)
 
     def stop_cluster(self) -> None:
         """Stop the server alone."""

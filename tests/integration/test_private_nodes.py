@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import time
 from collections.abc import Iterator
+from contextlib import closing
+from threading import Timer
 
 import pytest
 from click.testing import CliRunner
@@ -53,6 +57,20 @@ def test_nodes_come_and_go_with_their_control_server(control: Embedded) -> None:
     assert identity() == before
     assert CliRunner().invoke(commands, ["destroy", "--yes", "--data", str(control.folder)]).exit_code == 0
     assert not control.folder.exists()
+
+
+def test_a_node_that_was_killed_starts_when_the_last_of_its_processes_is_gone(control: Embedded) -> None:
+    before, node = identity(), Embedded(control.folder / "nodes" / "east")
+    first = int((node.cluster / "postmaster.pid").read_text().split()[0])
+    with closing(Session.open(node.dsn())) as session:
+        left = session.info.backend_pid
+        os.kill(left, signal.SIGSTOP)
+        os.kill(first, signal.SIGKILL)
+        while node.is_running():
+            time.sleep(0.05)
+        Timer(1.0, os.kill, [left, signal.SIGKILL]).start()
+        start_nodes(control, ["east"])
+    assert identity() == before
 
 
 def test_services_that_somebody_has_added_outlive_a_start(control: Embedded) -> None:
