@@ -7,15 +7,15 @@ import signal
 import stat
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from threading import Timer
 
 import pytest
 from click.testing import CliRunner
 
 from easeml_db.cli import commands
 from easeml_db.local.nodes import SERVICES, nodes_of, start_nodes
-from easeml_db.local.server import Embedded
+from easeml_db.local.server import FORMER_IN_MEMORY, Embedded
 from easeml_db.postgres.nodes import visited
 from tests.conftest import Session
 from tests.disks import open_folder
@@ -68,8 +68,17 @@ def test_a_node_that_was_killed_starts_when_the_last_of_its_processes_is_gone(co
         os.kill(first, signal.SIGKILL)
         while node.is_running():
             time.sleep(0.05)
-        Timer(1.0, os.kill, [left, signal.SIGKILL]).start()
-        start_nodes(control, ["east"])
+        log = node.folder / "server.log"
+
+        def end() -> None:
+            while FORMER_IN_MEMORY not in log.read_text():
+                time.sleep(0.05)
+            os.kill(left, signal.SIGKILL)
+
+        with ThreadPoolExecutor(1) as thread:
+            ended = thread.submit(end)
+            start_nodes(control, ["east"])
+            ended.result()
     assert identity() == before
 
 
