@@ -77,7 +77,7 @@ class SpreadPacking:
 
     @property
     def _holders(self) -> Mapping[str, NodeWork]:
-        return {name: self._works[name] for name in self._holder_names if name in self._works}
+        return {name: self._works[name] for name in self._holder_names}
 
     async def pack(self, lease_number: int) -> None:
         """Pack, and record the dataset. Raises EasemlError."""
