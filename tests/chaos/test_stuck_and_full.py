@@ -87,6 +87,22 @@ def test_a_unit_that_waits_for_a_lock_waits_and_fails_nothing(database: Session,
 
 # A full disk
 
+N_BEFORE = 8
+# After so many units none is recorded until the disk is full, whoever is faster.
+GATE = f"""
+CREATE TABLE public.gate (is_open boolean);
+GRANT SELECT ON public.gate TO PUBLIC;
+CREATE FUNCTION public.wait_at_the_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    WHILE (SELECT count(*) FROM easeml.training_units) >= {N_BEFORE} AND NOT EXISTS (SELECT FROM public.gate) LOOP
+        PERFORM pg_catalog.pg_sleep(0.01);
+    END LOOP;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER gate BEFORE INSERT ON easeml.training_units FOR EACH ROW EXECUTE FUNCTION public.wait_at_the_gate();
+"""
+
 
 @pytest.fixture
 def small_disk(database: Session) -> Iterator[Path]:
@@ -97,9 +113,11 @@ def small_disk(database: Session) -> Iterator[Path]:
 
 def test_a_full_disk_is_waited_out(database: Session, coordinator: Coordinator, small_disk: Path) -> None:
     start_run(database, max_epochs=3)
+    database.execute(GATE)
     with coordinator(database):
-        database.wait_until("SELECT sum(n_steps_done) >= 8 FROM easeml.trials")
+        database.wait_until("SELECT sum(n_steps_done) >= %s FROM easeml.trials", N_BEFORE)
         filler = fill(small_disk)
+        database.execute("INSERT INTO gate VALUES (true)")
         database.wait_until("SELECT count(*) > 0 FROM easeml.run_events WHERE kind = 'disk full'")
         assert database.value("SELECT count(*) FROM easeml.trials WHERE status = 'failed'") == 0
         filler.unlink()
