@@ -208,13 +208,17 @@ class Embedded:
         Processes of a server that was killed take a moment to notice it, and no other starts before they are gone.
         """
         log, began = self.folder / "server.log", time.monotonic()
-        # A server that recovers from a crash may take its time; one that has failed to start is not waited for.
-        command: list[str | Path] = [self._binary("pg_ctl"), "start", "-w", "-t", "300", "-D", self.cluster, "-l", log]
-        while run_as_server(command, check=False, env=self.environment()).returncode != 0:
+        while not self.has_started(log):
             told = last_lines(log)
             if FORMER_IN_MEMORY not in told or time.monotonic() > began + FORMER_SECONDS:
                 raise ServerUnavailable("the private server did not start", detail=told, hint=f"Its log: {log}")
             time.sleep(0.2)
+
+    def has_started(self, log: Path) -> bool:
+        """Start the server once, and wait until it answers; return whether it does."""
+        # A server that recovers from a crash may take its time; one that has failed to start is not waited for.
+        command: list[str | Path] = [self._binary("pg_ctl"), "start", "-w", "-t", "300", "-D", self.cluster, "-l", log]
+        return run_as_server(command, check=False, env=self.environment()).returncode == 0
 
     def stop_cluster(self) -> None:
         """Stop the server alone."""
