@@ -53,6 +53,6 @@ def evaluate_opened(
 
     facts: EvaluationFacts = {"statistics": statistics, "read_bytes": read_bytes}
     recorded = record(measured, facts)
-    session.commit()
+    session.let_go()
     keep_live(session, order, context, measured.checkpoint_id, live)
     return int(statistics["n_rows"]), recorded

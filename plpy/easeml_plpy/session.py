@@ -133,7 +133,9 @@ class Session:
         self.pin()
 
     def let_go(self) -> None:
-        """Commit, and have no snapshot until the next statement takes one. Raises SPIError as `commit` does."""
+        """Commit, and have no snapshot until the next statement takes one, which has to pin first. Raises SPIError as
+        `commit` does.
+        """
         quietly(self._plpy.commit)
 
     @contextmanager

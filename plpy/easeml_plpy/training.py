@@ -58,7 +58,7 @@ def train_opened(
 
     facts, state = trained(session, live, rows, order.seed, read_bytes)
     recorded = record(facts, state)
-    session.commit()
+    session.let_go()
     keep_live(session, order, context, recorded["checkpoint_id"], live)
     return facts, recorded
 
