@@ -181,7 +181,7 @@ class FedSession(NodeSession):
     def pin(self) -> None:
         """Do nothing: the function has its path for as long as it runs."""
 
-    def commit(self) -> None:
+    def let_go(self) -> None:
         """Do nothing: the query that called commits, if the coordinator of the cluster says so."""
 
 
