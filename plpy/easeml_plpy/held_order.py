@@ -73,7 +73,7 @@ def order_held_rows(session: Session, wanted: Wanted, seed: int, n_partitions: i
     arrays = session.row(READ)
     k, ranks = int8s(arrays.k), int8s(arrays.ranks)
     splits = splits_at_random(ranks, k, wanted)
-    is_placed = not wanted.has_labels or are_filled(splits, ranks)
+    is_placed = not wanted.has_labels or are_filled(splits, ranks, int(ranks.max()) + 1)
     if is_placed:
         session.execute(NEW_ORDER)
         place = places_in_split(splits, k)

@@ -24,7 +24,7 @@ from .encoding import row_bytes
 from .errors import InvalidData
 from .pack_request import PackRequest
 from .paged_relations import has_pages, pages_sql, size_of, within_sql
-from .random_places import copies, places, splits_at_random
+from .random_places import are_filled, copies, places, splits_at_random
 from .sent_columns import decode_payload, int8s, payload_sql
 from .session import Session, Statement, only_column
 from .source_rows import MAX_LABELS, RowsSql, are_few, is_left_open, labels_sql
@@ -208,7 +208,8 @@ def _placed(
     if again.any():
         k = _shuffled_again(session, wanted.seed, read.hashes, again, k)
     splits = splits_at_random(labels.ranks, k, wanted_rows(wanted, len(k), has_labels=True))
-    if not _are_filled(splits, labels, wanted.n_partitions):
+    n_least = int(np.bincount(splits, minlength=len(SPLITS)).min())
+    if n_least < wanted.n_partitions or not are_filled(splits, labels.codes, len(labels.names)):
         return None
     target = LabelTarget(wanted.target, target_type, labels.names)
     return HeldRows(read.fields, target, read.values, labels.codes, read.hashes, keys, splits, k, wanted.n_partitions)
@@ -225,13 +226,6 @@ def _shuffled_again(session: Session, seed: int, hashes: Array, again: Array, k:
     shuffled = k.copy()
     shuffled[repeated] = int8s(session.row(statement, hashes[repeated].tolist(), (again[repeated] + 1).tolist()))
     return shuffled
-
-
-def _are_filled(splits: Array, labels: _Labels, n_partitions: int) -> bool:
-    """Return whether each split has a row of each class, and one for each partition."""
-    n_labels = len(labels.names)
-    counts = np.bincount(splits * np.int64(n_labels) + labels.codes, minlength=len(SPLITS) * n_labels)
-    return bool(counts.all()) and int(counts.reshape(len(SPLITS), -1).sum(axis=1).min()) >= n_partitions
 
 
 def _texts_sql(texts: Sequence[str]) -> str:

@@ -82,11 +82,9 @@ def places_in_split(splits: Array, k: Array) -> Array:
     return found
 
 
-def are_filled(splits: Array, ranks: Array) -> bool:
-    """Return whether each split has a row of each class."""
-    n_labels = int(ranks.max()) + 1
-    counts = np.bincount(splits * np.int64(n_labels) + ranks, minlength=len(SPLITS) * n_labels)
-    return bool(counts.reshape(len(SPLITS), -1)[:, np.unique(ranks)].all())
+def are_filled(splits: Array, codes: Array, n_labels: int) -> bool:
+    """Return whether each split has a row of each class; `codes` (n,) number the classes."""
+    return bool(np.bincount(splits * np.int64(n_labels) + codes, minlength=len(SPLITS) * n_labels).all())
 
 
 def copies(hashes: Array, keys: Sequence[str] | None) -> Array:
