@@ -130,7 +130,7 @@ class GangCall:
     async def _end(self, slot_id: int) -> None:
         task, given_up = self._tasks[slot_id], self._given_up[slot_id]
         await asyncio.wait([task, given_up], return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
+        if given_up.done():  # its session is closed as well, and that is no crash of the server
             raise _StuckRank
         try:
             await task

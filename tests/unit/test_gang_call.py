@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from easeml_db.coordinator.ports.messages import Member, Order
-from easeml_db.errors import SlotLost, TrialFailed
+from easeml_db.errors import ServerCrashed, SlotLost, TrialFailed
 from easeml_db.postgres.gang_call import CALLS, GANG_CALLS, GangCall, Outcome
 from easeml_db.words.training_unit import TrainingUnit
 
@@ -90,3 +92,19 @@ def test_nobody_waits_for_a_rank_that_was_given_up() -> None:
     outcome = asyncio.run(run())
     assert outcome.stuck == (1,)
     assert (stuck.n_cancels, waiting.n_cancels) == (0, 1)
+
+
+@pytest.mark.parametrize("order", [ALONE, GANG])
+def test_a_session_that_is_closed_as_it_is_given_up_is_stuck_and_has_not_crashed(order: Order) -> None:
+    closed, waiting = Session(ServerCrashed("the connection is closed")), Session(None)
+
+    async def run() -> Outcome:
+        call = GangCall(order, (closed, waiting)[: len(order.slot_ids)])
+        running = asyncio.ensure_future(call.run())
+        await asyncio.sleep(0)  # what ends a rank, and its being given up, are seen in one turn
+        call.give_up(1)
+        return await running
+
+    outcome = asyncio.run(run())
+    assert outcome.stuck == (1,)
+    assert not isinstance(outcome.error, ServerCrashed)
