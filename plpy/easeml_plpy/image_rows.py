@@ -56,10 +56,28 @@ class _Label(NamedTuple):
     rank: int
 
 
-class _Read(NamedTuple):
+class Labels(NamedTuple):
+    """The labels in the order of their codes, and of each row the code and the rank."""
+
+    names: tuple[str, ...]
+    codes: Array
+    ranks: Array
+
+
+class ImageRows(NamedTuple):
     """All rows in the order of the table: values of each input, hashes, keys of the shuffle, labels and keys."""
 
-    fields: Sequence[Field]
+    fields: Sequence[NumberField]
+    values: Sequence[Array]
+    hashes: Array
+    k: Array
+    labels: Labels
+    keys: Sequence[str | None]
+
+
+class _Read(NamedTuple):
+    """Rows as they were read: their labels are texts."""
+
     values: Sequence[Array]
     hashes: Array
     k: Array
@@ -67,12 +85,11 @@ class _Read(NamedTuple):
     keys: Sequence[str | None]
 
 
-class _Labels(NamedTuple):
-    """The labels in the order of their codes, and of each row the code and the rank."""
+class Shuffled(NamedTuple):
+    """The split of each row, by its place in SPLITS, and the keys by which the rows of a split are ordered."""
 
-    names: tuple[str, ...]
-    codes: Array
-    ranks: Array
+    splits: Array
+    k: Array
 
 
 class HeldRows(NamedTuple):
@@ -107,26 +124,63 @@ def held_rows(
     session: Session, wanted: PackRequest, columns: Columns, inputs: Sequence[Field], rows: RowsSql
 ) -> HeldRows | None:
     """Return the rows of a source of labelled images, or None if the server has to place them."""
+    read = read_images(session, wanted, columns, inputs, rows)
+    if read is None:
+        return None
+    keys = [key for key in read.keys if key is not None] if rows.has_key else None
+    if keys is not None and len(set(keys)) < len(read.keys):
+        return None  # of columns that the caller has named
+    shuffled = shuffle(session, wanted, read.hashes, read.k, read.labels, keys)
+    if shuffled is None:
+        return None
+    target = LabelTarget(wanted.target, columns[wanted.target].type, read.labels.names)
+    codes, n_partitions = read.labels.codes, wanted.n_partitions
+    return HeldRows(read.fields, target, read.values, codes, read.hashes, keys, *shuffled, n_partitions)
+
+
+def read_images(
+    session: Session,
+    wanted: PackRequest,
+    columns: Columns,
+    inputs: Sequence[Field],
+    rows: RowsSql,
+    most_rows: int = HELD_BYTES // ROW_BYTES,
+) -> ImageRows | None:
+    """Return the rows of a source of labelled images; None if it is another one, or does not fit into memory."""
     fields = _fields_of(wanted, inputs)
     if fields is None or wanted.split_by is not None or wanted.n_folds or not has_pages(session, wanted.relation):
         return None
     size = size_of(session, wanted.source)
     step = size.pages_of(CHUNK_ROWS)
     if (
-        size.n_rows * (row_bytes(fields) + ROW_BYTES) > HELD_BYTES
+        size.n_rows > most_rows
+        or size.n_rows * (row_bytes(fields) + ROW_BYTES) > HELD_BYTES
         or step * MOST_PAGE_ROWS * row_bytes(fields) > LARGEST_CHUNK
     ):
         return None
-    target = columns[wanted.target]
     found = session.rows(_distinct_labels(wanted, columns, rows))
-    if not 2 <= len(found) <= MAX_LABELS or (is_left_open(wanted, target) and not are_few(size.n_rows, len(found))):
+    is_open = is_left_open(wanted, columns[wanted.target])
+    if len(found) > MAX_LABELS or (is_open and not are_few(size.n_rows, len(found))):
         return None
-    chunks = session.each(_chunks_of(wanted, columns, fields, rows, step), wanted.source)
+    chunks = session.each(_chunks_of(session, wanted, columns, fields, rows, step), wanted.source)
     read = _read(chunks, fields, size.n_rows)
     labels = None if read is None else _labels_of(found, read.labels)
     if read is None or labels is None:
         return None
-    return _placed(session, wanted, target.type, read, labels, has_key=rows.has_key)
+    return ImageRows(fields, read.values, read.hashes, read.k, labels, read.keys)
+
+
+def shuffle(
+    session: Session, wanted: PackRequest, hashes: Array, k: Array, labels: Labels, keys: Sequence[str] | None
+) -> Shuffled | None:
+    """Return the split of each row and its place in the shuffle; None if there are too few rows of some class."""
+    again = copies(hashes, keys)
+    if again.any():
+        k = _shuffled_again(session, wanted.seed, hashes, again, k)
+    splits = splits_at_random(labels.ranks, k, wanted_rows(wanted, len(k), has_labels=True))
+    n_least = int(np.bincount(splits, minlength=len(SPLITS)).min())
+    are_all = len(labels.names) > 1 and are_filled(splits, labels.codes, len(labels.names))
+    return Shuffled(splits, k) if are_all and n_least >= wanted.n_partitions else None
 
 
 def _fields_of(wanted: PackRequest, inputs: Sequence[Field]) -> list[NumberField] | None:
@@ -145,16 +199,22 @@ def _distinct_labels(wanted: PackRequest, columns: Columns, rows: RowsSql) -> St
 
 
 def _chunks_of(
-    wanted: PackRequest, columns: Columns, fields: Sequence[NumberField], rows: RowsSql, step: int
+    session: Session,
+    wanted: PackRequest,
+    columns: Columns,
+    fields: Sequence[NumberField],
+    rows: RowsSql,
+    step: int,
 ) -> Statement[_Chunk]:
     """Return a statement that yields all rows as one snapshot sees them, in the order of the table."""
     label = columns_of.text_sql(columns[wanted.target].type, "y")
     keys = "array_to_json(array_agg(key))::text" if rows.has_key else "NULL::text"
+    values = [(field, columns_of.read_sql(field, f"i{k}")) for k, field in enumerate(fields)]
+    shuffled = f"array_agg(hash_record_extended(ROW(h, 1::int8), {int(wanted.seed)}))"
     sql = (
         f"SELECT chunk.* FROM {pages_sql('$1', step)} CROSS JOIN LATERAL (SELECT count(*)::int AS n,"
-        f" {payload_sql([(field, columns_of.read_sql(field, f'i{k}')) for k, field in enumerate(fields)])} AS payload,"
-        " easeml.array_bytes(array_agg(h)) AS hashes,"
-        f" easeml.array_bytes(array_agg(hash_record_extended(ROW(h, 1::int8), {int(wanted.seed)}))) AS shuffled,"
+        f" {payload_sql(values, session.schema)} AS payload,"
+        f" {session.schema}.array_bytes(array_agg(h)) AS hashes, {session.schema}.array_bytes({shuffled}) AS shuffled,"
         f" array_to_json(array_agg({label}))::text AS labels, {keys} AS keys"
         f" FROM ({rows.hashed_rows(wanted, [], f'WHERE {within_sql(step)}')} OFFSET 0) AS hashed) AS chunk"
         " WHERE chunk.n > 0"
@@ -185,43 +245,23 @@ def _read(chunks: Iterable[_Chunk], fields: Sequence[NumberField], n_rows: int) 
         labels += json.loads(chunk.labels or "[]")
         keys += json.loads(chunk.keys or "[]")
     n = len(labels)
-    return _Read(fields, [values[:n] for values in whole], hashes[:n], k[:n], labels, keys) if n else None
+    return _Read([values[:n] for values in whole], hashes[:n], k[:n], labels, keys) if n else None
 
 
-def _labels_of(found: Sequence[_Label], texts: Sequence[str | None]) -> _Labels | None:
+def _labels_of(found: Sequence[_Label], texts: Sequence[str | None]) -> Labels | None:
     """Return the labels of the rows; None if one is missing, or was added after the labels were read."""
     codes = {each.label: code for code, each in enumerate(found)}
     if None in codes or not codes.keys() >= set(texts):
         return None
     of_rows = np.fromiter(map(codes.__getitem__, texts), np.int32, len(texts))
-    return _Labels(tuple(str(each.label) for each in found), of_rows, np.array([each.rank for each in found])[of_rows])
-
-
-def _placed(
-    session: Session, wanted: PackRequest, target_type: str, read: _Read, labels: _Labels, *, has_key: bool
-) -> HeldRows | None:
-    """Return the rows with their places; None if keys repeat, or classes are missing in a split."""
-    keys = [key for key in read.keys if key is not None] if has_key else None
-    if keys is not None and len(set(keys)) < len(read.keys):
-        return None  # of columns that the caller has named
-    again, k = copies(read.hashes, keys), read.k
-    if again.any():
-        k = _shuffled_again(session, wanted.seed, read.hashes, again, k)
-    splits = splits_at_random(labels.ranks, k, wanted_rows(wanted, len(k), has_labels=True))
-    n_least = int(np.bincount(splits, minlength=len(SPLITS)).min())
-    if n_least < wanted.n_partitions or not are_filled(splits, labels.codes, len(labels.names)):
-        return None
-    target = LabelTarget(wanted.target, target_type, labels.names)
-    return HeldRows(read.fields, target, read.values, labels.codes, read.hashes, keys, splits, k, wanted.n_partitions)
+    return Labels(tuple(str(each.label) for each in found), of_rows, np.array([each.rank for each in found])[of_rows])
 
 
 def _shuffled_again(session: Session, seed: int, hashes: Array, again: Array, k: Array) -> Array:
     """Return the shuffle keys, with new ones for duplicate rows."""
     repeated = np.flatnonzero(again)
-    sql = (
-        f"SELECT easeml.array_bytes(array_agg(hash_record_extended(ROW(u.h, u.n), {int(seed)}) ORDER BY u.place)) AS k"
-        " FROM unnest($1, $2) WITH ORDINALITY u(h, n, place)"
-    )
+    k_again = f"array_agg(hash_record_extended(ROW(u.h, u.n), {int(seed)}) ORDER BY u.place)"
+    sql = f"SELECT {session.schema}.array_bytes({k_again}) AS k FROM unnest($1, $2) WITH ORDINALITY u(h, n, place)"
     statement: Statement[bytes] = Statement(sql, ("int8[]", "int8[]"), only_column, is_kept=False)
     shuffled = k.copy()
     shuffled[repeated] = int8s(session.row(statement, hashes[repeated].tolist(), (again[repeated] + 1).tolist()))

@@ -22,8 +22,7 @@ PREDICTIONS = "predictions"
 VERSION = "SELECT easeml_segment.version() AS version"
 
 
-@asynccontextmanager
-async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork]:
+async def open_work(node: Node, what: str = "packing") -> NodeWork:
     """Open a session on a node that serves this control server with the same version. Raises EasemlError."""
     if node.engine == GREENPLUM and what != PREDICTIONS:
         raise NotAllowed(
@@ -35,13 +34,29 @@ async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork
     work = DelegatedWork(node, store) if isinstance(store, DelegatedStore) else NodeWork(node, store)
     try:
         await work.set_up(settings)
-        (found,) = await work.execute(VERSION)
-        if found["version"] != __version__:
-            raise VersionMismatch(
-                f"segment {node.segment_name}: its extension is {found['version']}, this package is {__version__}"
-            )
+        await check_version(work)
         async with told_by(node):
             await work.store.hold(node.token)
+    except BaseException:
+        await work.connection.close()
+        raise
+    return work
+
+
+async def check_version(work: NodeWork) -> None:
+    """Refuse a node with another version of the extension. Raises VersionMismatch."""
+    (found,) = await work.execute(VERSION)
+    if found["version"] != __version__:
+        raise VersionMismatch(
+            f"segment {work.node.segment_name}: its extension is {found['version']}, this package is {__version__}"
+        )
+
+
+@asynccontextmanager
+async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork]:
+    """Open a session on a node for a block. Raises EasemlError."""
+    work = await open_work(node, what)
+    try:
         yield work
     finally:
         await work.connection.close()

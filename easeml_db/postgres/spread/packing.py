@@ -21,11 +21,10 @@ import psycopg
 from psycopg import sql
 
 from easeml_db.errors import EasemlError, NotAllowed, RowsHeld
-from easeml_db.postgres.connection import connect
 from easeml_db.postgres.node_store import Arrival, Connection
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.spread.citus import Resolved, resolve
-from easeml_db.postgres.spread.node_sessions import SETTINGS, node_work
+from easeml_db.postgres.spread.kept_sessions import KeptSessions
 from easeml_db.postgres.spread.node_works import NodeWork, Told, all_of, on_all, told_by
 from easeml_db.postgres.spread.temporary_rows import bring_rows, columns_of, send_pieces
 
@@ -48,6 +47,7 @@ PLACES_OUT = """
 SELECT r.id, o.split, o.part, o.position FROM pg_temp.easeml_order o JOIN pg_temp.easeml_rows r ON r.ctid = o.row
 WHERE r.node = {node}
 """
+SPLIT_BY = ("split_column", "time_column", "group_column")
 ORDER_TYPES = ("tid", "text", "int4", "int4")
 
 
@@ -57,12 +57,13 @@ class SpreadPacking:
     def __init__(self, control: Connection, told: Told, resolved: Resolved) -> None:
         self._control, self._told, self._resolved = control, told, resolved
         self._works: dict[str, NodeWork] = {}
+        self._row_places: Mapping[str, str] = {}  # of images that the sessions of the nodes hold
 
-    async def open(self, stack: AsyncExitStack) -> None:
+    async def open(self, stack: AsyncExitStack, sessions: KeptSessions) -> None:
         """Open sessions on the nodes. Raises RowsHeld while one is left of a coordinator that was replaced."""
         names = dict.fromkeys([*self._told["places"], *self._holder_names])
         nodes = [Node(**self._told["nodes"][name]) for name in names]
-        works = await all_of(stack.enter_async_context(node_work(node)) for node in nodes)
+        works = await all_of(stack.enter_async_context(sessions.node(node)) for node in nodes)
         self._works = dict(zip(names, works, strict=True))
         await all_of(self._begin(work) for work in self._holders.values())
 
@@ -85,7 +86,7 @@ class SpreadPacking:
             for work in self._works.values():
                 await working.enter_async_context(work.connection.transaction())
             await self._read()
-            await on_all(self._works, "pieces", self._told, self._own)
+            await self._pack_pieces()
             pairs = permutations(self._works, 2) if self._told["shuffle"] == "across" else ()
             self._told["n_moved_bytes"] = sum(await all_of(self._send(*pair) for pair in pairs))
             await self._assemble()
@@ -128,7 +129,28 @@ class SpreadPacking:
     async def _read(self) -> None:
         """Have all rows read, and settle what the dataset is and where each row goes."""
         async with self._resolved.read():
+            await all_of([self._settle("begin", []), self._read_source()])
+        if not self._row_places:
+            await self._deal()
+        self._told["n_train_rows"] = sum(n for split, _, n in self._told["rows"] if split == "train")
+        await self._step("keys")
+        await self._step("texts", table="easeml_hashes")
+        await self._step("dictionaries", table="easeml_values")
+
+    async def _read_source(self) -> None:
+        if not await self._hold_images():
             await self._step("source")
+
+    async def _hold_images(self) -> bool:
+        """Have images read into the memory of the sessions, and their places settled, where that can be done."""
+        if self._told["shuffle"] != "across" or self._told["input_shape"] is None or any(map(self._told.get, SPLIT_BY)):
+            return False
+        await self._step("images")
+        self._row_places = self._told.pop("row_places", {})
+        return bool(self._row_places)
+
+    async def _deal(self) -> None:
+        """Have the rows in temporary tables dealt: here, or those that stay where they are by their nodes."""
         found = await on_all(self._sources, "places", self._told, self._own)
         is_across = self._told["shuffle"] == "across"
         if is_across:
@@ -138,10 +160,6 @@ class SpreadPacking:
         if is_across:
             for number, work in enumerate(self._sources.values()):
                 await self._places(number, work)
-        self._told["n_train_rows"] = sum(n for split, _, n in self._told["rows"] if split == "train")
-        await self._step("keys")
-        await self._step("texts", table="easeml_hashes")
-        await self._step("dictionaries", table="easeml_values")
 
     async def _step(self, name: str, table: str | None = None) -> None:
         """Do a step on all nodes that have rows, bring what lies in a temporary table, and settle it."""
@@ -150,6 +168,14 @@ class SpreadPacking:
             for work in self._sources.values():
                 await self._bring_table(work, table)
         await self._settle(name, found)
+
+    async def _pack_pieces(self) -> None:
+        """Have rows packed for the nodes that get them."""
+        if self._row_places:
+            own = {name: self._own(name) | {"row_places": self._row_places.get(name)} for name in self._works}
+            await on_all(self._works, "image_pieces", self._told, own.__getitem__)
+        else:
+            await on_all(self._works, "pieces", self._told, self._own)
 
     async def _assemble(self) -> None:
         """Have the blocks put together, and settle the statistics."""
@@ -206,15 +232,14 @@ def check_holders(told: Told) -> None:
         )
 
 
-async def pack_dataset(dsn: str, told: Told, lease_number: int) -> None:
+async def pack_dataset(dsn: str, told: Told, lease_number: int, sessions: KeptSessions) -> None:
     """Pack a dataset of rows on nodes, and record it. Raises EasemlError."""
     async with AsyncExitStack() as stack:
-        control = await connect(dsn, "easeml coordinator (packing)", **SETTINGS)
-        stack.push_async_callback(control.close)
+        control = (await stack.enter_async_context(sessions.control(dsn))).connection
         resolved = await resolve(told)
         check_holders(told)
         packing = SpreadPacking(control, told, resolved)
-        await packing.open(stack)
+        await packing.open(stack, sessions)
         try:
             async with control.transaction():
                 await packing.pack(lease_number)

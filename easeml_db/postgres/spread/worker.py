@@ -20,6 +20,7 @@ from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect, unit_error
 from easeml_db.postgres.node_store import Connection
 from easeml_db.postgres.spread.jobs import do_job
+from easeml_db.postgres.spread.kept_sessions import KeptSessions
 from easeml_db.postgres.spread.node_sessions import SETTINGS
 from easeml_db.postgres.spread.node_works import PASSING, Told
 from easeml_db.postgres.spread.packing import pack_dataset
@@ -42,14 +43,20 @@ class Asked:
     do: Callable[[str, Told, int], Awaitable[None]]
 
 
-PACKINGS = Asked(
-    "packings",
-    "SELECT easeml.next_packing(%s::name[]) AS told",
-    "SELECT easeml.open_packing(%s) AS told",
-    "SELECT easeml.wanted_packings() AS numbers",
-    "SELECT easeml.note_packing(%s, %s::jsonb, %s, %s)",
-    pack_dataset,
-)
+def packings(sessions: KeptSessions) -> Asked:
+    """Return the kind of request that makes a dataset. `sessions`: those of earlier ones."""
+
+    async def do(dsn: str, told: Told, lease_number: int) -> None:
+        await pack_dataset(dsn, told, lease_number, sessions)
+
+    return Asked(
+        "packings",
+        "SELECT easeml.next_packing(%s::name[]) AS told",
+        "SELECT easeml.open_packing(%s) AS told",
+        "SELECT easeml.wanted_packings() AS numbers",
+        "SELECT easeml.note_packing(%s, %s::jsonb, %s, %s)",
+        do,
+    )
 
 
 def node_jobs(in_use: StatesInUse) -> Asked:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,20 +17,9 @@ from ..session import Command, Session, Statement
 from ..target_statistics import folds_of
 from ..value_types import Array
 from .block_facts import facts_to_bytes
+from .held_images import let_go, pieces_for
+from .pieces import Piece
 from .request import Told, fields_of, target_of
-
-
-class _Piece(NamedTuple):
-    """Rows of a block that came from one node, and their places in the partition."""
-
-    split: str
-    part: int
-    block: int
-    n_rows: int
-    positions: bytes
-    inputs: bytes
-    targets: bytes
-
 
 PIECES = Statement(
     """
@@ -37,7 +27,7 @@ SELECT split, part, block, n_rows, positions, inputs, targets FROM pg_temp.easem
 WHERE part = ANY ($1) ORDER BY split, part, block, sender
 """,
     ("int4[]",),
-    _Piece,
+    Piece,
     is_kept=False,
 )
 NEW_BLOCK = Command(
@@ -57,15 +47,21 @@ def assemble(session: Session, told: Told) -> dict[str, Any]:
     """Write the blocks of the own partitions; return their sizes and checksums. Raises InvalidData."""
     assembly = _Assembly(session, told)
     session.execute("CREATE TEMPORARY TABLE easeml_facts (part integer, block integer, facts bytea) ON COMMIT DROP")
-    for block in _blocks(session.each(PIECES, told["parts"], at_once=4)):
+    sent = session.each(PIECES, told["parts"], at_once=4)
+    for block in _blocks(heapq.merge(sent, pieces_for(session, told, is_own=True), key=_place)):
         assembly.write(block)
+    let_go(session)
     for part in told["parts"]:
         session.run(NEW_PART, told["dataset_id"], part)
     return {"checksums": assembly.statistics.checksums, "n_bytes": assembly.statistics.n_bytes, "rows": assembly.rows()}
 
 
-def _blocks(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    for _, group in itertools.groupby(pieces, key=lambda piece: piece[:3]):
+def _place(piece: Piece) -> tuple[str, int, int]:
+    return piece.split, piece.part, piece.block
+
+
+def _blocks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    for _, group in itertools.groupby(pieces, key=_place):
         yield list(group)
 
 
@@ -84,7 +80,7 @@ class _Assembly:
         """Return the rows of each split in each partition, as [split, partition, rows]."""
         return [[split, part, n] for (split, part), n in sorted(self.statistics.n_rows.items())]
 
-    def write(self, pieces: list[_Piece]) -> None:
+    def write(self, pieces: list[Piece]) -> None:
         """Store a block; of training rows, also what it adds to the statistics."""
         split, part, number = pieces[0][:3]
         first = number * self._block_rows
@@ -97,7 +93,7 @@ class _Assembly:
             found = self.statistics.look(fields, targets, folds, self._n_before[part] + first)
             self._session.run(NEW_FACTS, part, number, facts_to_bytes(found))
 
-    def _joined(self, pieces: list[_Piece], first: int) -> tuple[list[Array], Array]:
+    def _joined(self, pieces: list[Piece], first: int) -> tuple[list[Array], Array]:
         """Return the rows of a block in their order. Raises InvalidData."""
         positions = np.concatenate([np.frombuffer(piece.positions, "<i4") for piece in pieces])
         order = np.argsort(positions)

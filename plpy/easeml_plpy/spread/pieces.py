@@ -31,6 +31,18 @@ NEW_PIECE = Command(
 )
 
 
+class Piece(NamedTuple):
+    """Rows of a block that came from one node, and their places in the partition."""
+
+    split: str
+    part: int
+    block: int
+    n_rows: int
+    positions: bytes
+    inputs: bytes
+    targets: bytes
+
+
 class _Rows(NamedTuple):
     """Rows of one block, as the server sends them."""
 
@@ -44,24 +56,23 @@ class _Rows(NamedTuple):
 
 
 def pack_pieces(session: Session, told: Told) -> dict[str, Any]:
-    """Pack all rows, if there are any here; return the number of bytes."""
+    """Pack all rows, if there are any here."""
     session.execute(NEW_TABLE)
     if told["tables"] is None:
-        return {"n_bytes": 0}
+        return {}
     sources, target = sources_of(told), target_of(told)
     inputs = [source.field for source in sources]
     sql, dictionaries = packing.block_sql(sources, target, told["rows_of_block"], POSITIONS, session.schema)
     statement = Statement(sql, ("text[]",) * len(dictionaries), _Rows, is_kept=False)
     wire, stored = packing.target_types(target)
-    decoder, n_bytes = BlockDecoder(inputs, wire), 0
+    decoder = BlockDecoder(inputs, wire)
     for rows in session.each(statement, *dictionaries, at_once=4):
         fields, targets = decoder.decode(rows.payload, rows.texts, rows.n)
         packing.check_values(inputs, fields)
         packed = [fields_to_bytes(fields), targets.astype(stored).tobytes()]
         positions = _positions(rows.positions, rows.n).astype("<i4").tobytes()
         session.run(NEW_PIECE, rows.split, rows.part, rows.block, told["node"], rows.n, positions, *packed)
-        n_bytes += sum(map(len, packed))
-    return {"n_bytes": n_bytes}
+    return {}
 
 
 def _positions(payload: bytes, n_rows: int) -> Array:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from ..columns import Source, member_sql, read_sql
 from ..encoder import Field, Target, field_from_json, target_from_json
 from ..pack_request import PackRequest, request_of
+from ..value_types import Array
 
 Told: TypeAlias = Mapping[str, Any]
 """JSON as the coordinator carries it."""
@@ -54,3 +58,13 @@ def needed_columns(wanted: PackRequest) -> list[str]:
 def fields_json(fields: Sequence[Field]) -> list[Any]:
     """Return inputs as they are told."""
     return [field.to_json() for field in fields]
+
+
+def array_text(numbers: Array) -> str:
+    """Return an array as it is told."""
+    return base64.b64encode(numbers.tobytes()).decode("ascii")
+
+
+def array_from(text: str, kind: np.dtype[Any]) -> Array:
+    """Undo `array_text`."""
+    return np.frombuffer(base64.b64decode(text), kind)

@@ -34,27 +34,44 @@ ENUM_LABELS: Statement[list[str]] = Statement(
 )
 
 
+def begin(session: Session, told: Told) -> dict[str, Any]:
+    """Prepare the transaction; a new session imports what it needs while the nodes read."""
+    session.execute(packing.SETTINGS)
+    return {}
+
+
 def settle_source(session: Session, told: Told) -> dict[str, Any]:
     """Return target, inputs and shapes; which partitions each node gets; and make the table for the narrow rows."""
-    session.execute(packing.SETTINGS)
+    settled = settled_source(session, told)
+    if told["shuffle"] == "across":
+        _make_narrow_table(session, pack_request(told), _types(pack_request(told), told))
+    return settled
+
+
+def settled_source(session: Session, told: Told) -> dict[str, Any]:
+    """Return target, inputs and shapes, and which partitions each node gets. Raises InvalidArgument, InvalidData."""
     wanted, found = pack_request(told), told["found"]
     types = _types(wanted, told)
     where = "the root table" if told.get("columns") else _named(found[0])
     check_same(types, [(_named(each), each["columns"]) for each in found], where)  # so they are types of a server
     n_rows = [each["n_known"] for each in found]
     n_skipped = source_rows.n_without_target(session, wanted, sum(each["n"] for each in found), sum(n_rows))
-    kinds = found[0]["kinds"]
-    columns = {name: Column(name, kind, kinds[name], "", kind.startswith("_")) for name, kind in types.items()}
+    columns = columns_told(told)
     target = _target(session, wanted, columns[wanted.target], found)
     shapes = {k: _merged_shapes([each["shapes"][k] for each in found]) for k in found[0]["shapes"]}
     inputs: list[Field] = [columns_of.input_field(columns[name]) for name in wanted.inputs]
     fields = source_shapes.shaped_fields(wanted, inputs, {int(k): facts for k, facts in shapes.items()})
-    if told["shuffle"] == "across":
-        _make_narrow_table(session, wanted, types)
     names = [each["segment"] for each in found]
     parts = parts_of(told["shuffle"], wanted.n_partitions, dict(zip(names, n_rows, strict=True)), told["holders"])
     settled = {"n_skipped": n_skipped, "shapes": shapes, "parts_by_segment": parts}
     return settled | {"target_json": target.to_json(), "fields": fields_json(fields)}
+
+
+def columns_told(told: Told) -> dict[str, Column]:
+    """Return the columns that are read, by name."""
+    kinds = told["found"][0]["kinds"]
+    types = _types(pack_request(told), told)
+    return {name: Column(name, kind, kinds[name], "", kind.startswith("_")) for name, kind in types.items()}
 
 
 def _types(wanted: PackRequest, told: Told) -> dict[str, str]:
@@ -71,16 +88,17 @@ def _named(found: Mapping[str, Any]) -> str:
     return f"segment {found['segment']}"
 
 
-def _type_sql(sql_type: str) -> str:
+def type_sql(sql_type: str) -> str:
+    """Return a type of the server, or an enum of a user, as SQL writes it."""
     return sql_type if "." in sql_type else f'pg_catalog."{sql_type}"'
 
 
 def _make_narrow_table(session: Session, wanted: PackRequest, types: Mapping[str, str]) -> None:
     """Make the table by which rows are dealt: the place of each row, its target, its hash, its splitting value."""
-    y, by = _type_sql(types[wanted.target]), wanted.split_by
+    y, by = type_sql(types[wanted.target]), wanted.split_by
     s = "integer" if by is None else 'text COLLATE "C"'
     if by is not None and by.argument == "time_column":
-        s = _type_sql(types[by.column])
+        s = type_sql(types[by.column])
     session.execute(
         f"CREATE TEMPORARY TABLE easeml_rows (node integer, id tid, y {y}, h bigint, s {s}, key text) ON COMMIT DROP"
     )
@@ -106,7 +124,7 @@ def _ordered_labels(session: Session, column: Column, found: Sequence[Told]) -> 
         known = _enum_labels(session, column, labels)
         return [label for label in known if label in set(labels)]
     collate = ' COLLATE "C"' if column.type in C_ORDERED else ""
-    sql = f"SELECT l AS label FROM unnest($1) l ORDER BY l::{_type_sql(column.type)}{collate}"
+    sql = f"SELECT l AS label FROM unnest($1) l ORDER BY l::{type_sql(column.type)}{collate}"
     ordered: Statement[str] = Statement(sql, ("text[]",), only_column, is_kept=False)
     return session.rows(ordered, labels)
 

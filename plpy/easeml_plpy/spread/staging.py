@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from .. import columns as columns_of
-from .. import packing, source_documents, source_rows, source_shapes, source_texts, splitting
+from .. import source_documents, source_rows, source_shapes, source_texts, splitting
 from ..coded_fields import CategoricalField, TextField
 from ..columns import TRAINING_ROWS, Column
 from ..held_order import NEW_ORDER
@@ -14,36 +14,25 @@ from ..pack_request import PackRequest
 from ..session import Session
 from ..source_shapes import ShapeFacts
 from ..tokens import token_counts
-from .request import Told, fields_of, needed_columns, pack_request, sources_of, target_of
-from .tables import check_same, check_server, open_table
+from .held_images import let_go
+from .request import Told, fields_of, pack_request, sources_of, target_of
+from .tables import open_tables
 
 
 def stage(session: Session, told: Told) -> dict[str, Any]:
     """Copy the rows; return what they are: how many, the types of the columns, labels, shapes."""
-    wanted = pack_request(told)
-    check_server(session)
-    needed = needed_columns(wanted)
-    tables = [open_table(session, name, told["role"], needed) for name in told["tables"]]
-    columns = tables[0][1]
-    types = {name: column.type for name, column in columns.items()}
-    others = [(name, {key: column.type for key, column in each.items()}) for name, each in tables[1:]]
-    check_same(types, others, tables[0][0])
-    packing.check_columns(wanted, columns)
-    session.execute(packing.SETTINGS)
-    inputs = [columns_of.input_field(columns[name]) for name in wanted.inputs]
-    names = ", ".join(columns[name].quoted for name in needed)
-    source = " UNION ALL ".join(f"SELECT {names} FROM ONLY {name}" for name, _ in tables)
+    let_go(session)
+    opened = open_tables(session, told)
+    wanted, columns, inputs = opened.wanted, opened.columns, opened.inputs
+    names = ", ".join(column.quoted for column in columns.values())
+    source = " UNION ALL ".join(f"SELECT {names} FROM ONLY {name}" for name in opened.tables)
     own = replace(wanted, source=f"({source}) AS own")
     source_rows.copy_rows(session, own, columns, source_rows.rows_sql(session, own, columns, inputs))
     counts = session.execute("SELECT count(*) AS n, count(y) AS n_known FROM pg_temp.easeml_rows")[0]
     session.execute("DELETE FROM pg_temp.easeml_rows WHERE y IS NULL")
     shapes = source_shapes.read_shapes(session, inputs)
-    found = {"n": int(counts["n"]), "n_known": int(counts["n_known"]), "columns": types, "kinds": _kinds(columns)}
+    found = {"n": int(counts["n"]), "n_known": int(counts["n_known"]), **opened.facts()}
     return found | _target_facts(session, wanted, columns[wanted.target]) | {"shapes": shapes}
-
-
-def _kinds(columns: dict[str, Column]) -> dict[str, str]:
-    return {name: column.kind for name, column in columns.items()}
 
 
 def _target_facts(session: Session, wanted: PackRequest, column: Column) -> dict[str, Any]:

@@ -7,20 +7,24 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from ..session import Session, entry_point, node_entry_point
-from . import assembly, finishing, pieces, settling, staging
+from . import assembly, finishing, held_images, held_places, pieces, settling, staging
 from .request import Told
 
 Step: TypeAlias = Callable[[Session, Told], dict[str, Any]]
 NODE_STEPS: Mapping[str, Step] = {
+    "images": held_images.hold,
     "source": staging.stage,
     "places": staging.prepare,
     "keys": staging.read_keys,
     "texts": staging.read_texts,
     "dictionaries": staging.read_dictionaries,
     "pieces": pieces.pack_pieces,
+    "image_pieces": held_images.pack_image_pieces,
     "blocks": assembly.assemble,
 }
 CONTROL_STEPS: Mapping[str, Step] = {
+    "begin": settling.begin,
+    "images": held_places.settle_images,
     "source": settling.settle_source,
     "places": settling.settle_places,
     "keys": settling.settle_keys,

@@ -6,12 +6,16 @@ Only plain tables are read, so nobody's view, policy or function runs with the r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import columns as columns_of
-from ..columns import Column
+from .. import packing
+from ..columns import Column, Columns
+from ..encoder import Field
 from ..errors import InvalidArgument, NotAllowed, NotFound, VersionMismatch
+from ..pack_request import PackRequest
 from ..session import Session, Statement, only_column
+from .request import Told, needed_columns, pack_request
 
 
 class _Table(NamedTuple):
@@ -53,6 +57,36 @@ SERVER_VERSION: Statement[int] = Statement(
     "SELECT current_setting('server_version_num')::int AS number", (), only_column
 )
 HASHING_VERSION = 140000
+
+
+class Opened(NamedTuple):
+    """The tables of a node, locked against changes: their names as SQL writes them, and the columns that are read."""
+
+    wanted: PackRequest
+    tables: Sequence[str]
+    columns: Columns
+    inputs: Sequence[Field]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the types and the kinds of the columns."""
+        types = {name: column.type for name, column in self.columns.items()}
+        return {"columns": types, "kinds": {name: column.kind for name, column in self.columns.items()}}
+
+
+def open_tables(session: Session, told: Told) -> Opened:
+    """Check what the request names here. Raises NotFound, NotAllowed, InvalidArgument, VersionMismatch."""
+    wanted = pack_request(told)
+    check_server(session)
+    needed = needed_columns(wanted)
+    tables = [open_table(session, name, told["role"], needed) for name in told["tables"]]
+    columns = tables[0][1]
+    types = {name: column.type for name, column in columns.items()}
+    others = [(name, {key: column.type for key, column in each.items()}) for name, each in tables[1:]]
+    check_same(types, others, tables[0][0])
+    packing.check_columns(wanted, columns)
+    session.execute(packing.SETTINGS)
+    inputs = [columns_of.input_field(columns[name]) for name in wanted.inputs]
+    return Opened(wanted, [name for name, _ in tables], columns, inputs)
 
 
 def check_server(session: Session) -> None:
