@@ -225,3 +225,16 @@ def test_a_session_that_dies_with_the_images_it_holds_is_made_up_for(
     control.execute("SELECT easeml.drop_dataset('there')")
     assert are_alike(control, nodes, ["image"], None)
     assert were_held(nodes)
+
+
+def test_sessions_that_wait_for_the_next_packing_are_one_a_server_and_may_die(
+    control: Session, nodes: dict[str, Session], pictures: Callable[..., None]
+) -> None:
+    pictures("i % 2")
+    waiting = (
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND application_name SIMILAR TO 'easeml (packing|coordinator .packing).*' AND state = 'idle'"
+    )
+    for _ in range(2):
+        assert are_alike(control, nodes, ["image"], None)
+        assert all(session.value(waiting) <= 1 for session in (control, *nodes.values()))
