@@ -20,7 +20,7 @@ from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.node_store import Connection
 from easeml_db.postgres.nodes import Node
-from easeml_db.postgres.spread.node_sessions import SETTINGS, check_version, open_work
+from easeml_db.postgres.spread.node_sessions import SETTINGS, check_fit, open_work
 from easeml_db.postgres.spread.node_works import NodeWork
 
 KEPT_SECONDS = 10.0
@@ -71,7 +71,7 @@ class KeptSessions:
     @asynccontextmanager
     async def node(self, node: Node) -> AsyncIterator[NodeWork]:
         """Have a session on a node for a block. Raises EasemlError."""
-        async with self._session(node, NodeWork, lambda: open_work(node), check_version) as work:
+        async with self._session(node, NodeWork, lambda: open_work(node), check_fit) as work:
             yield work
 
     async def close(self) -> None:

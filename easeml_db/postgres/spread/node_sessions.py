@@ -34,22 +34,24 @@ async def open_work(node: Node, what: str = "packing") -> NodeWork:
     work = DelegatedWork(node, store) if isinstance(store, DelegatedStore) else NodeWork(node, store)
     try:
         await work.set_up(settings)
-        await check_version(work)
-        async with told_by(node):
-            await work.store.hold(node.token)
+        await check_fit(work)
     except BaseException:
         await work.connection.close()
         raise
     return work
 
 
-async def check_version(work: NodeWork) -> None:
-    """Refuse a node with another version of the extension. Raises VersionMismatch."""
+async def check_fit(work: NodeWork) -> None:
+    """Refuse a node with another version of the extension, or one that serves another segment. Raises VersionMismatch,
+    InvalidData.
+    """
     (found,) = await work.execute(VERSION)
     if found["version"] != __version__:
         raise VersionMismatch(
             f"segment {work.node.segment_name}: its extension is {found['version']}, this package is {__version__}"
         )
+    async with told_by(work.node):
+        await work.store.hold(work.node.token)
 
 
 @asynccontextmanager
