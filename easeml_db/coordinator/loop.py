@@ -86,8 +86,7 @@ class Coordinator:
         self._pauses, self._disk_pause = self._failures.pauses, self._failures.disk_pause
         self._reclaiming = Reclaiming(ports.space, self._settings.reclaim_bytes, self._settings.reclaim_fraction)
         self._tasks = ports.tasks
-        self._next_heartbeat = 0.0
-        self._is_stopping = False
+        self._next_heartbeat, self._is_stopping = 0.0, False
 
     async def serve(self, *, until_idle: bool = False) -> None:
         """Run the loop; with `until_idle` it ends when no run is open. Raises StandbyOnly when the lease is lost."""
