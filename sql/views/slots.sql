@@ -1,7 +1,8 @@
 CREATE VIEW easeml.slot_status WITH (security_invoker) AS
 SELECT s.slot_id, s.slot_name, g.segment_name, s.device, s.n_threads, s.memory_limit_bytes,
     CASE WHEN s.status = 'lost' THEN 'lost' WHEN s.status = 'draining' AND (s.unit_started_at IS NULL OR NOT easeml.has_live_coordinator()) THEN 'drained'
-        WHEN NOT easeml.has_live_coordinator() THEN 'offline' WHEN s.status = 'draining' THEN 'draining' WHEN s.unit_started_at IS NULL THEN 'idle' ELSE 'busy' END AS status,
+        WHEN NOT easeml.has_live_coordinator() THEN 'offline' WHEN s.status = 'draining' THEN 'draining' WHEN s.unit_started_at IS NOT NULL THEN 'busy'
+        WHEN s.lost_reason IS NOT NULL THEN 'waiting' ELSE 'idle' END AS status,
     t.run_id, t.trial_id, t.trial_number, t.architecture, CASE WHEN t.trial_id IS NOT NULL THEN s.kind END AS kind,
     CASE WHEN t.trial_id IS NOT NULL THEN s.epoch END AS epoch, CASE WHEN t.trial_id IS NOT NULL THEN s.partition_number END AS partition_number,
     CASE WHEN easeml.has_live_coordinator() THEN s.unit_started_at END AS unit_started_at,
@@ -33,7 +34,7 @@ COMMENT ON COLUMN easeml.slot_status.segment_name IS 'Segment that it belongs to
 COMMENT ON COLUMN easeml.slot_status.device IS 'cpu, cpu:N (the N-th n_threads cores) or cuda:N; slots with the same cpu:N or cuda:N share it.';
 COMMENT ON COLUMN easeml.slot_status.n_threads IS 'Number of CPU threads.';
 COMMENT ON COLUMN easeml.slot_status.memory_limit_bytes IS 'Memory limit of its session.';
-COMMENT ON COLUMN easeml.slot_status.status IS 'offline (no live coordinator), idle, busy, draining (finishes its unit), drained, or lost (given up with a stuck unit).';
+COMMENT ON COLUMN easeml.slot_status.status IS 'offline (no live coordinator), idle, busy, waiting (its session cannot be opened), draining (finishes its unit), drained, or lost (given up with a stuck unit).';
 COMMENT ON COLUMN easeml.slot_status.run_id IS 'Run of its unit.';
 COMMENT ON COLUMN easeml.slot_status.trial_id IS 'Trial of its unit.';
 COMMENT ON COLUMN easeml.slot_status.trial_number IS 'Number of the trial within its run.';
@@ -45,7 +46,7 @@ COMMENT ON COLUMN easeml.slot_status.unit_started_at IS 'When its unit started.'
 COMMENT ON COLUMN easeml.slot_status.unit_seconds IS 'Seconds since its unit started.';
 COMMENT ON COLUMN easeml.slot_status.n_units_done IS 'Number of units that this slot has recorded.';
 COMMENT ON COLUMN easeml.slot_status.backend_pid IS 'Server process of its session.';
-COMMENT ON COLUMN easeml.slot_status.lost_reason IS 'Why it is lost, or why its session cannot be opened.';
+COMMENT ON COLUMN easeml.slot_status.lost_reason IS 'Why it is lost, or why it waits.';
 COMMENT ON COLUMN easeml.slot_status.lost_at IS 'When it was given up.';
 
 COMMENT ON COLUMN easeml.segment_status.segment_id IS 'Number of the segment.';

@@ -283,3 +283,12 @@ def test_slots_come_and_go_while_a_run_goes_on(database: Session, coordinator: C
     with coordinator(database):
         check_visits(database, run_id)
     assert database.value("SELECT count(*) FROM easeml.trials WHERE status <> 'finished'") == 0
+
+
+def test_a_slot_whose_session_cannot_be_opened_is_shown_as_waiting(database: Session, coordinator: Coordinator) -> None:
+    database.execute("SELECT easeml.add_segment('nowhere', service => 'pg_nowhere')")
+    (added,) = database.value("SELECT easeml.add_slots(1, 'nowhere')")
+    with coordinator(database):
+        database.wait_until("SELECT status = 'waiting' FROM easeml.slot_status WHERE slot_id = %s", added)
+        assert "pg_nowhere" in database.value("SELECT lost_reason FROM easeml.slot_status WHERE slot_id = %s", added)
+        database.wait_until("SELECT status = 'idle' FROM easeml.slot_status WHERE slot_id = 1")

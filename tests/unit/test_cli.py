@@ -242,7 +242,7 @@ def test_a_missing_coordinator_is_told_with_what_to_do() -> None:
 
 def test_a_slot_whose_session_cannot_be_opened_says_why() -> None:
     reason = "its session cannot be opened: service pg_east: there is no service of that name"
-    stuck = snapshot(run=run_row(status="queued"), slots=[slot_row(status="idle", lost_reason=reason)])
+    stuck = snapshot(run=run_row(status="queued"), slots=[slot_row(status="waiting", lost_reason=reason)])
     assert any(reason in line for line in changes(snapshot(), stuck))
     assert reason in shown(stuck, width=200)
 
