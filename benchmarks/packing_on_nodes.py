@@ -1,8 +1,8 @@
 """Seconds until a dataset of rows on two nodes is packed `across`, relative to the same rows on one server.
 
 Half of the rows lie on each of two private servers, and the control server is a third one. Each side ends when the
-dataset can be trained on: on one server when `create_dataset` returns, over the nodes when `wait_dataset` does. One
-server packs labelled images in memory, without a temporary table; ordinary rows it packs as nodes do.
+dataset can be trained on: on one server when `create_dataset` returns, over the nodes when `wait_dataset` does. On both
+sides labelled images are held in memory, ordinary rows lie in temporary tables, and sessions have packed before.
 """
 
 from __future__ import annotations
