@@ -143,7 +143,7 @@ class SpreadPacking:
 
     async def _hold_images(self) -> bool:
         """Have images read into the memory of the sessions, and their places settled, where that can be done."""
-        if self._told["shuffle"] != "across" or self._told["input_shape"] is None or any(map(self._told.get, SPLIT_BY)):
+        if self._told["shuffle"] != "across" or not self._told.get("input_shape") or any(map(self._told.get, SPLIT_BY)):
             return False
         await self._step("images")
         self._row_places = self._told.pop("row_places", {})
