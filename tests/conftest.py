@@ -34,7 +34,7 @@ from psycopg.rows import dict_row
 from easeml_db.local.processes import coordinator_environment
 from easeml_db.local.server import DATABASE, Embedded
 from tests.disks import open_folder
-from tests.warm_coordinator import Forked, end_parent, forked_coordinator
+from tests.warm_coordinator import Forked, end_parents, forked_coordinator
 from tests.warm_server import HASH_SEED, SETTING, WarmServer, can_be_warm, leave_parents
 
 # What is imported and collected stays: looking for garbage among it takes a tenth of that time.
@@ -109,8 +109,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """End the processes that coordinators and servers forked from."""
-    end_parent()
+    """End the processes that coordinators, methods of experiments and servers forked from."""
+    end_parents()
     leave_parents()
 
 

@@ -24,9 +24,12 @@ def columns() -> list[list[list[float]]]:
     return found
 
 
-def halves() -> list[dict[str, Any]]:
-    """Each digit as a tree: mean grey level and size of a part, and its two halves unless it is plain or one pixel."""
-    return [halved(image) for image in load_digits().images]
+def halves(n_digits: int | None = None) -> list[dict[str, Any]]:
+    """Each digit as a tree: mean grey level and size of a part, and its two halves unless it is plain or one pixel.
+
+    Of all digits, or of the first so many.
+    """
+    return [halved(image) for image in load_digits().images[:n_digits]]
 
 
 def halved(part: Image, least_spread: float = 3.0) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Coordinator processes that import nothing: they fork from one that has imported all, which takes each 0.6 seconds.
+"""Processes that import nothing: they fork from one that has imported all, which takes a coordinator 0.6 seconds, and a
+method of the experiments two.
 
-A coordinator runs the same code as a user's, with the environment, arguments and files that it is told.
+Each runs the same code as a user's, with the environment, arguments and files that it is told.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ SOURCE = Path(__file__).parent / "preloading" / "coordinators.py"
 
 
 class Parent:
-    """The process that forks coordinators, for as long as this object lives."""
+    """The process that forks coordinators, or methods, for as long as this object lives."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         self._asks, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             # Not in the source tree, and not a script: Python would import from its folder.
-            command = [sys.executable, "-c", SOURCE.read_text(encoding="utf-8"), str(theirs.fileno())]
+            command = [sys.executable, "-c", SOURCE.read_text(encoding="utf-8"), str(theirs.fileno()), kind]
             self._process = subprocess.Popen(
                 command, cwd="/", env=coordinator_environment() | {"PYTHONHASHSEED": os.environ[HASH_SEED]},
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -59,7 +60,7 @@ class Parent:
 
 @dataclass
 class Forked:
-    """A coordinator process, with what tests ask of a Popen."""
+    """A process that was forked, with what is asked of a Popen."""
 
     parent: Parent
     pid: int
@@ -93,19 +94,27 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
 
-_parents: list[Parent] = []
+_parents: dict[str, Parent] = {}
 
 
-def end_parent() -> None:
-    """End the process that coordinators fork from, if one was started."""
+def end_parents() -> None:
+    """End the processes that others fork from."""
     while _parents:
-        _parents.pop().close()
+        _parents.popitem()[1].close()
 
 
 def forked_coordinator(arguments: Sequence[str], log: int) -> Forked:
     """Start `easeml` with these arguments, which prints into an open file."""
-    if not _parents or not _parents[-1].is_alive:
-        _parents.append(Parent())
-    parent = _parents[-1]
-    asked = {"arguments": list(arguments), "environment": coordinator_environment()}
-    return Forked(parent, parent.ask(asked, log))
+    return _forked("coordinators", arguments, coordinator_environment(), log)
+
+
+def forked_method(arguments: Sequence[str], environment: Mapping[str, str], log: int) -> Forked:
+    """Start `python -m easeml_experiments.peers` with these arguments, in a session of its own."""
+    return _forked("methods", arguments, environment, log)
+
+
+def _forked(kind: str, arguments: Sequence[str], environment: Mapping[str, str], log: int) -> Forked:
+    parent = _parents.get(kind)
+    if parent is None or not parent.is_alive:
+        parent = _parents[kind] = Parent(kind)
+    return Forked(parent, parent.ask({"arguments": list(arguments), "environment": dict(environment)}, log))

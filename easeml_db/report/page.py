@@ -10,12 +10,9 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
-
-import vl_convert
 
 from easeml_db.report.charts import (
     LOSS_TITLE,
@@ -31,17 +28,16 @@ from easeml_db.report.datasets import ChartData
 from easeml_db.report.forecast_section import forecast_chart, section_forecasts
 from easeml_db.report.headline import headline
 from easeml_db.report.held_out_charts import held_out_charts
+from easeml_db.report.libraries import drawing_libraries
 from easeml_db.report.sections import section_curves, section_head, section_slots, section_units
 from easeml_db.report.tables import section_facts, section_held_out, section_leaderboard
-from easeml_db.report.versions import vega_lite_version
 
 FOLDER = Path(__file__).parent
-SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 def page(data: ChartData, *, made_by: str) -> str:
     """Return a run as HTML. made_by: the program that wrote it, for the last line."""
-    libraries = _libraries()
+    libraries = drawing_libraries()
     drawing = (FOLDER / "page.js").read_text(encoding="utf-8")
     style = (FOLDER / "style.css").read_text(encoding="utf-8")
     title = escape(headline(data.rows))
@@ -67,17 +63,6 @@ def page(data: ChartData, *, made_by: str) -> str:
         "</body></html>",
     ]
     return "\n".join(parts) + "\n"
-
-
-@cache  # making it takes longer than all the rest of a page
-def _libraries() -> str:
-    """Return the libraries that draw the charts, as a script."""
-    return safe_script(vl_convert.javascript_bundle(SNIPPET, vega_lite_version()))
-
-
-def safe_script(script: str) -> str:
-    """JavaScript that an HTML parser does not end early: within strings, </script as the same with an escaped slash."""
-    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def _policy(scripts: Sequence[str]) -> str:

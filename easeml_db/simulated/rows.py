@@ -5,7 +5,7 @@ Each subject's rules are a module of their own: run_table.py, arm_table.py, sear
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -48,6 +48,7 @@ class Rows:
     def __init__(self) -> None:
         self.lease_number = 0
         self.units: list[RecordedUnit] = []
+        self.units_of: defaultdict[int, list[RecordedUnit]] = defaultdict(list)  # the same, by trial
         self.notes: list[tuple[str, str]] = []
         self.plans: list[tuple[int, str]] = []
         self.lost_slots: set[int] = set()
@@ -88,6 +89,11 @@ class Rows:
         """Return the number of an opening or a closing."""
         self._n_moments += 1
         return self._n_moments
+
+    def log(self, row: RecordedUnit) -> None:
+        """Add a row to the visit log."""
+        self.units.append(row)
+        self.units_of[row.order.unit.trial_id].append(row)
 
     # What is read
 

@@ -48,6 +48,7 @@ class RunTable:
         """Delete a run and all that hangs on it."""
         for trial in self._rows.runs_by_id.pop(run_id).trials:
             del self._rows.trials[trial.trial_id]
+            self._rows.units_of.pop(trial.trial_id, None)
         self._rows.priors.pop(run_id, None)
         self._rows.beliefs.pop(run_id, None)
         self._rows.units = [unit for unit in self._rows.units if unit.order.unit.run_id != run_id]

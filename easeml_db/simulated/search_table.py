@@ -47,7 +47,7 @@ class SearchTable:
 
     def _times_of(self, trial: Trial, inherited_epochs: int) -> tuple[tuple[float, ...], float]:
         """Return when each of a trial's own epochs was validated, and what its units took in all."""
-        units = [each for each in self._rows.units if each.order.unit.trial_id == trial.trial_id]
+        units = self._rows.units_of[trial.trial_id]
         ends = {u.order.unit.epoch: u.finished_seconds for u in units if u.order.unit.kind == "validate"}
         moments = tuple(end for epoch, end in sorted(ends.items()) if epoch > inherited_epochs)
         return moments, sum(u.finished_seconds - u.started_seconds for u in units)

@@ -68,7 +68,7 @@ class UnitTable:
             raise BrokenRule(f"unit {key} is recorded already")
         self._keys.add(key)
         self._rows.n_crashes.pop(unit.trial_id, None)
-        self._rows.units.append(row)
+        self._rows.log(row)
 
     def record_pilot(self, order: Order, train_seconds: float, evaluate_seconds: float) -> None:
         """Record the expected durations of a trial's units. Raises StaleLease as for a unit."""

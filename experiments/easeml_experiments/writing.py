@@ -10,6 +10,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,7 @@ def _write(folder: Path, experiment: Experiment, result: Result, options: Option
     for name, rows in result.tables.items():
         yield write_csv(folder / f"{name}.csv", rows)
     for name, chart in result.plots.items():
-        yield write_chart(chart, folder / f"{name}.png", scale_factor=1 if options.is_quick else 2)
-        yield write_chart(chart, folder / f"{name}.html", inline=True)
+        yield from write_chart(chart, folder / name, scale=1 if options.is_quick else 2)
     path = folder / f"{experiment.name}.md"
     path.write_text(page(experiment, result, options, command), encoding="utf-8")
     yield path
@@ -51,10 +51,24 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     return path
 
 
-def write_chart(chart: Any, path: Path, **how: Any) -> Path:
-    """Write an Altair chart in the format of the file's name."""
-    chart.save(str(path), **how)
-    return path
+def write_chart(chart: Any, path: Path, *, scale: float) -> Iterator[Path]:
+    """Write an Altair chart as a picture, and as a page that needs no network; yield both files."""
+    import vl_convert
+
+    from easeml_db.report.libraries import drawing_libraries, safe_script
+    from easeml_db.report.versions import vega_lite_version
+
+    spec = chart.to_dict()
+    picture = path.with_name(f"{path.name}.png")
+    picture.write_bytes(vl_convert.vegalite_to_png(spec, vl_version=vega_lite_version(), scale=scale))
+    yield picture
+    drawing = f'vegaEmbed("#chart", {safe_script(json.dumps(spec))}, {{mode: "vega-lite"}});'
+    whole = path.with_name(f"{path.name}.html")
+    head = f'<meta charset="utf-8"><title>{escape(path.name)}</title>'
+    body = f'<div id="chart"></div><script>{drawing_libraries()}</script><script>{drawing}</script>'
+    document = f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+    whole.write_text(document, encoding="utf-8")
+    yield whole
 
 
 def page(experiment: Experiment, result: Result, options: Options, command: str) -> str:

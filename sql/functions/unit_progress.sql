@@ -126,24 +126,23 @@ $$;
 COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS
     'Clears the unit from the row of its slot. Refuses if the slot was given up, so that a stuck unit that wakes up records nothing (internal).';
 
--- One version of the row a unit.
+-- One version of the row a unit, and a second one where the trial ends or pauses: whether its status may change is asked only of those that change it.
 CREATE FUNCTION easeml.advance(unit jsonb, seconds double precision DEFAULT 0, trained_seconds double precision DEFAULT NULL, from_checkpoint_id bigint DEFAULT NULL,
     new_checkpoint_id bigint DEFAULT NULL) RETURNS easeml.trials LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    trial easeml.trials;
     moved record;
     others jsonb := coalesce(unit #> '{gang,others}', '[]');
     n_steps integer := 1 + jsonb_array_length(others);
+    n_partitions bigint;
+    status_after text;
 BEGIN
     FOR look IN 1..2 LOOP
-        UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + n_steps,
-            status = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * d.n_partitions::bigint THEN 'finished'
-                WHEN t.n_steps_done + n_steps = 2 * t.target_epochs * d.n_partitions::bigint AND t.target_epochs < t.max_epochs THEN 'paused' ELSE t.status END,
-            finished_at = CASE WHEN t.n_steps_done + n_steps = (2 * t.max_epochs + 1) * d.n_partitions::bigint THEN clock_timestamp() END,
-            slot_seconds = t.slot_seconds + seconds, training_seconds = CASE WHEN trained_seconds IS NULL THEN t.training_seconds ELSE coalesce(t.training_seconds, 0) + trained_seconds END,
+        UPDATE easeml.trials t SET n_steps_done = t.n_steps_done + n_steps, slot_seconds = t.slot_seconds + seconds,
+            training_seconds = CASE WHEN trained_seconds IS NULL THEN t.training_seconds ELSE coalesce(t.training_seconds, 0) + trained_seconds END,
             checkpoint_id = coalesce(new_checkpoint_id, t.checkpoint_id)
-        FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
         WHERE t.ctid = CASE look WHEN 1 THEN nullif(current_setting('easeml.trial_place', true), '')::tid ELSE easeml.trial_place((unit ->> 'trial_id')::bigint) END
-            AND t.trial_id = (unit ->> 'trial_id')::bigint AND r.run_id = t.run_id AND t.n_steps_done = (unit ->> 'step')::integer AND t.status = 'running'
+            AND t.trial_id = (unit ->> 'trial_id')::bigint AND t.n_steps_done = (unit ->> 'step')::integer AND t.status = 'running'
             AND (new_checkpoint_id IS NULL OR t.checkpoint_id IS NOT DISTINCT FROM from_checkpoint_id)
         RETURNING t AS trial, t.ctid AS place INTO moved;
         EXIT WHEN FOUND;
@@ -151,10 +150,19 @@ BEGIN
     IF moved.place IS NULL THEN
         PERFORM easeml.fail('ML006', format('trial %s was stopped or moved on meanwhile: step %s is not recorded', unit ->> 'trial_id', unit ->> 'step'));
     END IF;
+    trial := moved.trial;
+    SELECT d.n_partitions INTO n_partitions FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
+    status_after := CASE trial.n_steps_done WHEN (2 * trial.max_epochs + 1) * n_partitions THEN 'finished'
+        WHEN 2 * trial.target_epochs * n_partitions THEN CASE WHEN trial.target_epochs < trial.max_epochs THEN 'paused' END END;
+    IF status_after IS NOT NULL THEN
+        UPDATE easeml.trials t SET status = status_after, finished_at = CASE status_after WHEN 'finished' THEN clock_timestamp() END
+        WHERE t.ctid = moved.place RETURNING t AS trial, t.ctid AS place INTO moved;
+        trial := moved.trial;
+    END IF;
     PERFORM set_config('easeml.trial_place', moved.place::text, false);
     PERFORM easeml.leave_slot(unit);
     PERFORM easeml.leave_slot(unit || other) FROM jsonb_array_elements(others) other WHERE other -> 'slot_id' <> unit -> 'slot_id';
-    RETURN moved.trial;
+    RETURN trial;
 END
 $$;
 COMMENT ON FUNCTION easeml.advance(jsonb, double precision, double precision, bigint, bigint) IS

@@ -80,21 +80,21 @@ COMMENT ON COLUMN easeml.arms.opening IS 'The decision that opened it. With clos
 COMMENT ON COLUMN easeml.arms.bound IS 'Upper bound of its quality when it was opened.';
 COMMENT ON COLUMN easeml.arms.quality IS 'Best validation metric of its trials as a quality; valid while none of them is open.';
 
+-- Its rules are those of the trigger trial_values: PostgreSQL parses all CHECKs of a table at every UPDATE, and each unit updates the rows of its trial and its slot.
 CREATE TABLE easeml.trials (
     trial_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id bigint NOT NULL,
     arm_id bigint NOT NULL,
     tenant name NOT NULL,
-    trial_number integer NOT NULL CHECK (trial_number >= 1),
+    trial_number integer NOT NULL,
     architecture text NOT NULL,
     config jsonb NOT NULL,
-    max_epochs integer NOT NULL CHECK (max_epochs BETWEEN 1 AND 1000000),
-    target_epochs integer CHECK (target_epochs BETWEEN 1 AND max_epochs),
-    bracket integer NOT NULL DEFAULT 0 CHECK (bracket >= 0),
+    max_epochs integer NOT NULL,
+    target_epochs integer,
+    bracket integer NOT NULL DEFAULT 0,
     parent_trial_id bigint,  -- no foreign key: a parent is removed only with its run
-    inherited_epochs integer NOT NULL DEFAULT 0 CHECK (inherited_epochs BETWEEN 0 AND max_epochs),
-    status text NOT NULL DEFAULT 'waiting'
-        CHECK (status IN ('waiting', 'running', 'paused', 'finished', 'failed', 'cancelled', 'stopped')),
+    inherited_epochs integer NOT NULL DEFAULT 0,
+    status text NOT NULL DEFAULT 'waiting',
     n_steps_done integer NOT NULL DEFAULT 0,
     slot_seconds double precision NOT NULL DEFAULT 0,
     training_seconds double precision,
@@ -105,8 +105,8 @@ CREATE TABLE easeml.trials (
     best_checkpoint_id bigint,
     pilot_train_seconds double precision,
     pilot_evaluate_seconds double precision,
-    started_at timestamptz CHECK (isfinite(started_at)),
-    finished_at timestamptz CHECK (isfinite(finished_at)),
+    started_at timestamptz,
+    finished_at timestamptz,
     failure_reason text,
     UNIQUE (run_id, trial_number),
     UNIQUE (trial_id, tenant),

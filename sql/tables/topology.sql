@@ -23,19 +23,20 @@ COMMENT ON COLUMN easeml.segments.refusal IS 'Why no units run there; null: they
 INSERT INTO easeml.segments (segment_id, segment_name) OVERRIDING SYSTEM VALUE VALUES (1, 'local');
 SELECT setval('easeml.segments_segment_id_seq', 1);
 
+-- Its rules are those of the trigger slot_values; tables/runs.sql says why.
 CREATE TABLE easeml.slots (
     slot_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     slot_name text NOT NULL UNIQUE,
     segment_id integer NOT NULL DEFAULT 1 REFERENCES easeml.segments,
-    device text NOT NULL DEFAULT 'cpu' CHECK (device ~ '^(cpu(:[0-9]+)?|cuda:[0-9]+)$'),
-    n_threads integer NOT NULL DEFAULT 1 CHECK (n_threads BETWEEN 1 AND 1024),
-    memory_limit_bytes bigint CHECK (memory_limit_bytes >= 268435456),
-    status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'draining', 'lost')),
+    device text NOT NULL DEFAULT 'cpu',
+    n_threads integer NOT NULL DEFAULT 1,
+    memory_limit_bytes bigint,
+    status text NOT NULL DEFAULT 'active',
     lost_reason text,
     lost_at timestamptz,
     backend_pid integer,
     trial_id bigint,
-    kind text CHECK (kind IN ('train', 'validate', 'test', 'pilot')),
+    kind text,
     epoch integer,
     partition_number integer,
     unit_started_at timestamptz,

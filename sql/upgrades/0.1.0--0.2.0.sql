@@ -29,6 +29,13 @@ ALTER TABLE easeml.segments ADD COLUMN IF NOT EXISTS service text CHECK (service
 ALTER TABLE easeml.segments DROP CONSTRAINT segments_engine_check, ADD CONSTRAINT segments_engine_check CHECK (engine IN ('postgres', 'citus', 'greenplum'));
 ALTER TABLE easeml.servings DROP CONSTRAINT servings_reason_check,
     ADD CONSTRAINT servings_reason_check CHECK (reason IN ('better', 'deployed', 'undeployed', 'rolled back', 'dropped', 'metric', 'refreshed'));
+-- The triggers trial_values and slot_values look at trial_number, max_epochs, target_epochs, bracket, inherited_epochs, status, started_at, finished_at, device,
+-- n_threads and memory_limit_bytes instead, where they are written. Only units write kind.
+ALTER TABLE easeml.trials DROP CONSTRAINT IF EXISTS trials_trial_number_check, DROP CONSTRAINT IF EXISTS trials_max_epochs_check, DROP CONSTRAINT IF EXISTS trials_check,
+    DROP CONSTRAINT IF EXISTS trials_bracket_check, DROP CONSTRAINT IF EXISTS trials_check1, DROP CONSTRAINT IF EXISTS trials_status_check,
+    DROP CONSTRAINT IF EXISTS trials_started_at_check, DROP CONSTRAINT IF EXISTS trials_finished_at_check;
+ALTER TABLE easeml.slots DROP CONSTRAINT IF EXISTS slots_device_check, DROP CONSTRAINT IF EXISTS slots_n_threads_check, DROP CONSTRAINT IF EXISTS slots_memory_limit_bytes_check,
+    DROP CONSTRAINT IF EXISTS slots_status_check, DROP CONSTRAINT IF EXISTS slots_kind_check;
 ALTER TABLE easeml.checkpoints ADD COLUMN IF NOT EXISTS is_elsewhere boolean NOT NULL DEFAULT false;
 ALTER TABLE easeml.checkpoints DROP CONSTRAINT IF EXISTS checkpoints_trial_id_tenant_fkey;
 ALTER TABLE easeml.training_units DROP CONSTRAINT IF EXISTS training_units_trial_id_tenant_fkey;

@@ -115,7 +115,11 @@ ENDLESS = {
     "a line": (b"a,b\n1,", b"x", "line 2: expected lines of at most 67108864 bytes"),
     "a header": (b"", b"abcdefgh", "line 1: expected lines of at most 67108864 bytes"),
     "commas": (b"a,b\n1", b",", "line 2: "),
-    "a record within quotes": (b'a,b\n1,"', b'\n","', "a record of more than 67108864 bytes or 4000000 fields"),
+    "a record within quotes": (
+        b'a,b\n1,"',
+        b"\n" + b'","' * 85,
+        "a record of more than 67108864 bytes or 4000000 fields",
+    ),
 }
 
 

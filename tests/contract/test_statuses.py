@@ -7,7 +7,6 @@ import pytest
 
 from easeml_db import errors
 from easeml_db.words.topology import SLOT_STATUSES
-from easeml_db.words.training_unit import KINDS, PILOT
 from easeml_db.words.trial import RUN_STATUSES, RUN_TRANSITIONS, TRIAL_STATUSES, TRIAL_TRANSITIONS, VISIT_ORDERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,15 +19,23 @@ def table(statements, name):
 
 
 def checked(statement, column):
-    """Return the values that a column's CHECK (column IN (...)) allows."""
-    return LITERAL.findall(re.search(rf"CHECK \({column} IN \(([^)]*)\)\)", statement).group(1))
+    """Return the values that a table's CHECK, or the trigger in its place, allows: column IN (...)."""
+    return LITERAL.findall(re.search(rf"\b{column} IN \(([^)]*)\)\)", statement).group(1))
 
 
-@pytest.mark.parametrize(("name", "statuses"), [("runs", RUN_STATUSES), ("trials", TRIAL_STATUSES)])
-def test_check_constraints_allow_the_statuses_of_the_words(sql_statements, name, statuses):
-    found = checked(table(sql_statements, name), "status")
-    assert len(found) == len(set(found))
-    assert set(found) == statuses
+def trigger(statements, name):
+    (found,) = [s for s in statements if s.startswith(f"CREATE TRIGGER {name} ")]
+    assert re.search(r"BEFORE INSERT OR UPDATE OF [\w, ]*\bstatus\b", found)
+    return found
+
+
+def test_rows_have_the_statuses_of_the_words(sql_statements):
+    for statement, statuses in (
+        (table(sql_statements, "runs"), RUN_STATUSES), (trigger(sql_statements, "trial_values"), TRIAL_STATUSES),
+    ):  # fmt: skip
+        found = checked(statement, "status")
+        assert len(found) == len(set(found))
+        assert set(found) == statuses
 
 
 @pytest.mark.parametrize(("name", "status"), [("runs", "queued"), ("trials", "waiting")])
@@ -36,12 +43,8 @@ def test_rows_begin_in_the_first_status(sql_statements, name, status):
     assert f"status text NOT NULL DEFAULT '{status}'" in table(sql_statements, name)
 
 
-def test_kinds_of_units_are_those_of_the_words(sql_statements):
-    assert tuple(checked(table(sql_statements, "slots"), "kind")) == (*KINDS, PILOT)
-
-
 def test_statuses_of_slots_and_orders_of_visit_are_those_of_the_words(sql_statements):
-    assert tuple(checked(table(sql_statements, "slots"), "status")) == SLOT_STATUSES
+    assert tuple(checked(trigger(sql_statements, "slot_values"), "status")) == SLOT_STATUSES
     assert tuple(checked(table(sql_statements, "runs"), "visit_order")) == VISIT_ORDERS
 
 

@@ -21,7 +21,7 @@ from easeml_db.local.binaries import find_binaries
 from easeml_db.local.cluster import SUPERUSER, is_initialised
 from easeml_db.local.processes import server_identity, server_ids
 from easeml_db.local.server import SERVICE_ROLE
-from tests.conftest import PATIENCE_SECONDS
+from tests.conftest import PATIENCE_SECONDS, copy_folder
 from tests.containers.places import Place, down
 from tests.disks import open_folder
 
@@ -48,6 +48,26 @@ def empty() -> Iterator[Place]:
 def place(empty: Place) -> Place:
     """Volumes with passwords in them."""
     assert empty.run("passwords") == 0, empty.said
+    return empty
+
+
+@pytest.fixture(scope="module")
+def prepared_once() -> Iterator[Path]:
+    """Volumes of a server that has prepared itself and ended well."""
+    folder = open_folder()
+    try:
+        place = Place(folder)
+        assert place.run("passwords") == 0, place.said
+        assert down(place.up()) == 0
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def prepared(prepared_once: Path, empty: Place) -> Place:
+    """A copy of them: making a cluster and the extension takes longer than what a test of later starts does."""
+    copy_folder(prepared_once, empty.folder)
     return empty
 
 
@@ -171,53 +191,55 @@ def test_only_who_says_the_password_comes_in_and_a_new_one_holds_from_the_next_s
     assert not [password for password in (*before.values(), "a new one") if password in logs]
 
 
-def test_a_newer_image_updates_the_extension_and_an_older_one_is_refused(place: Place) -> None:
-    server = place.up()
-    with place.session() as session:
+def test_a_newer_image_updates_the_extension_and_an_older_one_is_refused(prepared: Place) -> None:
+    server = prepared.up()
+    with prepared.session() as session:
         session.execute("DROP EXTENSION easeml CASCADE")
         session.execute("CREATE EXTENSION easeml VERSION '0.1.0' CASCADE")
     assert down(server) == 0
-    facts = place.folder / "data" / "easeml.json"
+    facts = prepared.folder / "data" / "easeml.json"
     known = json.loads(facts.read_text(encoding="utf-8"))
     facts.write_text(json.dumps(known | {"extension_version": "0.1.0"}), encoding="utf-8")
-    server = place.up()
-    with place.session() as session:
+    server = prepared.up()
+    with prepared.session() as session:
         assert session.value("SELECT easeml.version()") == __version__
     assert down(server) == 0
     facts.write_text(json.dumps(known | {"extension_build": "of another clone"}), encoding="utf-8")
-    assert place.run("server") == 1
-    assert "another build" in place.said
-    assert state_of(place) == "shut down"
+    assert prepared.run("server") == 1
+    assert "another build" in prepared.said
+    assert state_of(prepared) == "shut down"
     facts.write_text(json.dumps(known), encoding="utf-8")
-    (place.folder / "data" / "cluster" / "PG_VERSION").write_text("9\n", encoding="ascii")
-    assert place.run("server") == 1
-    assert "made by PostgreSQL 9" in place.said
+    (prepared.folder / "data" / "cluster" / "PG_VERSION").write_text("9\n", encoding="ascii")
+    assert prepared.run("server") == 1
+    assert "made by PostgreSQL 9" in prepared.said
 
 
-def test_two_containers_do_not_share_a_volume(place: Place) -> None:
-    server = place.up()
+def test_two_containers_do_not_share_a_volume(prepared: Place) -> None:
+    server = prepared.up()
     try:
-        assert place.run("server") == 1
-        assert "another container works on" in place.said
-        assert place.run("health", "server") == 0
+        assert prepared.run("server") == 1
+        assert "another container works on" in prepared.said
+        assert prepared.run("health", "server") == 0
     finally:
         server.kill()
         server.wait()
-    with (place.folder / "data" / "lock").open("r+") as lock:  # all processes of a container end at once, these do not
+    # All processes of a container end at once, these do not.
+    with (prepared.folder / "data" / "lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-    again = place.up()  # a server that was killed keeps nobody away, and recovers
+    again = prepared.up()  # a server that was killed keeps nobody away, and recovers
     assert down(again) == 0
-    assert state_of(place) == "shut down"
+    assert state_of(prepared) == "shut down"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_whoever_is_stopped_while_it_prepares_goes_on_at_the_next_start(place: Place, number: signal.Signals) -> None:
+def test_whoever_is_stopped_while_it_prepares_goes_on_at_the_next_start(place: Place) -> None:
     password = place.secret("service")
     (place.folder / "secrets" / "service").unlink()
     os.mkfifo(place.folder / "secrets" / "service", 0o666)  # whoever reads it waits
-    assert down(begin(place), number) == 128 + number
+    for number in (signal.SIGTERM, signal.SIGINT):
+        assert down(begin(place), number) == 128 + number
     change_secret(place, "service", password)
-    down(begin(place), number)  # at any moment of its work
+    for number in (signal.SIGTERM, signal.SIGINT):
+        down(begin(place), number)  # at any moment of its work
     server = place.up()
     with place.session() as session:
         assert session.value("SELECT easeml.version()") == __version__
@@ -237,11 +259,11 @@ def test_a_node_serves_the_coordinator_and_control_knows_its_segments(place: Pla
     assert down(node) == 0
 
 
-def test_control_has_each_segment_once(place: Place) -> None:
-    place.settings.update({"EASEML_SEGMENTS": "east:2 west:1", "EASEML_ENGINE": "citus"})
+def test_control_has_each_segment_once(prepared: Place) -> None:
+    prepared.settings.update({"EASEML_SEGMENTS": "east:2 west:1", "EASEML_ENGINE": "citus"})
     for _ in range(2):
-        server = place.up()
-        with place.session() as session:
+        server = prepared.up()
+        with prepared.session() as session:
             found = session.rows(
                 "SELECT segment_name, service, engine, n_slots FROM easeml.segment_status WHERE service IS NOT NULL"
                 " ORDER BY 1"

@@ -170,22 +170,22 @@ def test_nobody_is_forecast_before_its_time_or_without_the_lease(lena: Session, 
 
 
 def test_a_run_of_which_nothing_is_known_is_forecast_as_soon_as_something_is(admin: Session) -> None:
-    nina = admin.as_role("nina", "easeml_tenant")
-    admin.execute("CREATE SCHEMA nina AUTHORIZATION nina")
-    nina.execute(TABLE.replace("lena", "nina"))
-    nina.execute("SELECT easeml.create_dataset('flowers', 'nina.mine', '{x}', 'y', n_partitions => 2)")
-    run = begin_run(nina, admin)
+    nora = admin.as_role("nora", "easeml_tenant")
+    admin.execute("CREATE SCHEMA nora AUTHORIZATION nora")
+    nora.execute(TABLE.replace("lena", "nora"))
+    nora.execute("SELECT easeml.create_dataset('flowers', 'nora.mine', '{x}', 'y', n_partitions => 2)")
+    run = begin_run(nora, admin)
     patient = Cadence(first_seconds=0.0, least_seconds=3600.0, most_seconds=3600.0, timeout_seconds=200.0)
     eta = "SELECT eta_at IS NOT NULL FROM easeml.run_status WHERE run_id = %s"
     take_turns(service(admin), cadence=patient)
-    assert n_forecasts(nina, run) == 1
-    assert not nina.value(eta, run)
+    assert n_forecasts(nora, run) == 1
+    assert not nora.value(eta, run)
     for statement in (UNITS, EVALUATIONS):
         admin.execute(statement, {"run": run})
     admin.execute("UPDATE easeml.trials SET status = 'running', n_steps_done = 8 WHERE run_id = %s", [run])
     admin.execute("UPDATE easeml.forecasts SET made_at = made_at - interval '5 seconds' WHERE run_id = %s", [run])
     take_turns(service(admin), cadence=patient)
-    assert nina.value(eta, run)
+    assert nora.value(eta, run)
 
 
 def test_a_run_with_a_time_limit_goes_up_to_it_until_its_first_forecast(lena: Session, admin: Session) -> None:

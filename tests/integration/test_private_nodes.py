@@ -3,33 +3,56 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from easeml_db.cli import commands
-from easeml_db.local.nodes import SERVICES, nodes_of, start_nodes
+from easeml_db.local.nodes import SERVICES, nodes_of, remove_nodes, start_nodes, stop_nodes
 from easeml_db.local.server import FORMER_IN_MEMORY, Embedded
 from easeml_db.postgres.nodes import visited
-from tests.conftest import Session
+from tests.conftest import Session, copy_folder
 from tests.disks import open_folder
 
 
+@pytest.fixture(scope="module")
+def made() -> Iterator[Path]:
+    """The folder of a control server with one node, both made and stopped."""
+    parent = open_folder()
+    server = Embedded(parent / "server")
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PGSERVICEFILE", "")  # it is as before at the end
+            try:
+                server.start()
+                start_nodes(server, ["east"])
+            finally:
+                stop_nodes(server)
+                server.stop()
+        yield server.folder
+    finally:
+        shutil.rmtree(parent)
+
+
 @pytest.fixture
-def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[Embedded]:
-    """A folder for a control server with one node, which runs."""
+def control(made: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Embedded]:
+    """A control server with one node, which run, in a copy of that folder."""
     monkeypatch.delenv("PGSERVICEFILE", raising=False)
     parent = open_folder()
     server = Embedded(parent / "server")
     try:
+        server.prepare_folders()
+        copy_folder(made, server.folder)
         server.start()
-        start_nodes(server, ["east"])
+        start_nodes(server, nodes_of(server))
         yield server
     finally:
         CliRunner().invoke(commands, ["destroy", "--yes", "--data", str(server.folder)])
@@ -91,13 +114,12 @@ def test_services_that_somebody_has_added_outlive_a_start(control: Embedded) -> 
     assert "[pg_far]\nhost=far.example.org\n" in services.read_text()
 
 
-def test_a_coordinator_that_ran_before_its_nodes_finds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coordinator_that_ran_before_its_nodes_finds_them(
+    own_warm_server: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("PGSERVICEFILE", raising=False)
-    parent = open_folder()
-    server = Embedded(parent / "server")
+    server = own_warm_server
     try:
-        server.start()
-        server.prepare(n_slots=1)
         server.start_coordinator()
         start_nodes(server, ["east"])
         server.start_coordinator()
@@ -107,6 +129,5 @@ def test_a_coordinator_that_ran_before_its_nodes_finds_them(monkeypatch: pytest.
             session.wait_until(looked)
             assert session.values("SELECT refusal FROM easeml.segment_status WHERE service IS NOT NULL") == [None]
     finally:
-        CliRunner().invoke(commands, ["destroy", "--yes", "--data", str(server.folder)])
-        parent.rmdir()
+        remove_nodes(server)
         os.environ.pop("PGSERVICEFILE", None)

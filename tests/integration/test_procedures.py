@@ -229,7 +229,7 @@ def test_a_decision_that_the_tables_refuse_ends_the_run_alone(points: Session) -
         other.execute(SHORT_TRIAL, [run_id])  # asha wants it to go on for longer than it may
         other.execute("UPDATE easeml.trials SET status = 'failed' WHERE run_id = %s AND trial_number < 99", [run_id])
     assert finish(points, run_id)["status"] == "failed"
-    assert "trials_check" in points.value(
+    assert "trial_values" in points.value(
         "SELECT message FROM easeml.events WHERE run_id = %s AND kind = 'refused'", run_id
     )
     assert finish(points, start(points, "tpe", architectures=["linear"], n_configs=2))["status"] == "finished"

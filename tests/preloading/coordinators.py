@@ -1,7 +1,8 @@
-"""Forks coordinators that find all that they import in memory; the socket whose number is the argument asks for them.
+"""Forks processes that find all that they import in memory: coordinators, or methods of the experiments, as the second
+argument says. The socket whose number is the first one asks for them.
 
-Each message is a JSON object. `{"arguments", "environment"}`, with a file for what it prints: fork a coordinator,
-answer its process number. `{"ended"}`, a process number: answer its exit status, null while it runs.
+Each message is a JSON object. `{"arguments", "environment"}`, with a file for what it prints: fork a process, answer
+its number. `{"ended"}`, a process number: answer its exit status, null while it runs.
 """
 
 from __future__ import annotations
@@ -11,19 +12,28 @@ import json
 import os
 import socket
 import sys
-
-import scipy.optimize
-import scipy.special  # noqa: F401
-
-# Commands import themselves when they are called: this one here, with all that it needs.
-import easeml_db.cli.coordinator  # noqa: F401
-from easeml_db.cli import main
+from importlib import import_module
+from types import ModuleType
 
 MESSAGE_BYTES = 1 << 16
+# Commands and methods import themselves when they are called: these here, with all that they need. What Ray starts does
+# not fork.
+NEEDED = {
+    "coordinators": ("scipy.optimize", "scipy.special", "easeml_db.cli.coordinator", "easeml_db.cli"),
+    "methods": (
+        "easeml_experiments.peers.sequential", "easeml_experiments.peers.tasks", "easeml_experiments.peers.collective",
+        "easeml_experiments.procedures.process_workers", "easeml_experiments.peers.__main__",
+    ),
+}  # fmt: skip
+
+
+def imported(kind: str) -> ModuleType:
+    """Import all that processes of a kind need; return the module with their `main`."""
+    return [import_module(name) for name in NEEDED[kind]][-1]
 
 
 def forked(asks: socket.socket) -> list[str] | None:
-    """Answer until the tests are over; return in each coordinator, with its arguments."""
+    """Answer until the tests are over; return in each process, with its arguments."""
     while True:
         message, files, _, _ = socket.recv_fds(asks, MESSAGE_BYTES, 1)
         if not message:
@@ -52,6 +62,10 @@ def become(environment: dict[str, str], log: int) -> None:
 
 
 if __name__ == "__main__":
+    program = imported(sys.argv[2])
     gc.freeze()
     if (arguments := forked(socket.socket(fileno=int(sys.argv[1])))) is not None:
-        main(arguments)
+        if sys.argv[2] == "methods":
+            os.setsid()
+        sys.argv[1:] = arguments
+        program.main()

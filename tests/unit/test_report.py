@@ -18,7 +18,8 @@ from easeml_db.cli.report import report_paths
 from easeml_db.errors import EasemlError
 from easeml_db.report.datasets import HUES, as_rows, chart_data, slot_names
 from easeml_db.report.figures import busy_over_time, figures
-from easeml_db.report.page import page, safe_script
+from easeml_db.report.libraries import safe_script
+from easeml_db.report.page import page
 from easeml_db.report.picture import picture
 from easeml_db.report.rows import RunRows
 from easeml_db.report.timeline import timeline

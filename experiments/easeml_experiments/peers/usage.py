@@ -67,6 +67,7 @@ class Usage:
         return self.peak_memory_bytes, self.processor_seconds
 
     def __enter__(self) -> Usage:
+        self._sample()  # the thread first looks after a pause; what it watches may have ended by then
         self._thread.start()
         return self
 

@@ -59,7 +59,7 @@ def workloads(draw, name):
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_the_rules_of_the_trade_hold(name, data):
     workload = data.draw(workloads(name))
@@ -84,7 +84,7 @@ def test_the_rules_of_the_trade_hold(name, data):
 
 
 @pytest.mark.parametrize("name", DENSE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_no_slot_idles_while_a_trial_could_run_on_it(name, data):
     workload = data.draw(workloads(name))
@@ -102,7 +102,7 @@ def test_no_slot_idles_while_a_trial_could_run_on_it(name, data):
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_trials_that_are_dropped_hold_up_nobody(name, data):
     workload = data.draw(workloads(name))
     scheduler = make_scheduler(name, workload, time_limit_seconds=0.2)

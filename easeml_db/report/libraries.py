@@ -1,0 +1,22 @@
+"""Vega's JavaScript as one script, for pages that draw charts without a network."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import vl_convert
+
+from easeml_db.report.versions import vega_lite_version
+
+SNIPPET = "window.vegaEmbed = vegaEmbed;"
+
+
+@cache  # making it takes longer than all the rest of a page
+def drawing_libraries() -> str:
+    """Return a script that defines vegaEmbed."""
+    return safe_script(vl_convert.javascript_bundle(SNIPPET, vega_lite_version()))
+
+
+def safe_script(script: str) -> str:
+    """JavaScript that an HTML parser does not end early: within strings, </script as the same with an escaped slash."""
+    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
