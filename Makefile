@@ -5,8 +5,8 @@ VENV ?= $(shell if [ "$$(id -u)" = 0 ]; then echo /var/lib/easeml/venv-$$(printf
 BIN := $(VENV)/bin
 DATASET ?= digits
 SECONDS_EACH ?= 60
-# Three workers a core, each with a server of its own: tests wait for servers, too, and beside other work more workers have more of the processors.
-WORKERS ?= $(shell echo $$((3 * $$(nproc))))
+# Tests wait for servers more than they compute: two workers a core, each with a server of its own. More of them take more processor time than they win.
+WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 # Whoever runs the tests again has the same order, examples and hashes; SEED=2 has others.
 SEED ?= 1
 SOURCES := $(shell find '$(CLONE)/easeml_db' '$(CLONE)/plpy' '$(CLONE)/loaders' '$(CLONE)/reader' '$(CLONE)/experiments' '$(CLONE)/sql' -type f -not -name '*.pyc' -not -name 'easeml--*.sql' 2>/dev/null | sed 's/ /\\ /g')

@@ -24,6 +24,7 @@ from easeml_experiments.tenants.matrices import Floats
 LEVELS: Floats = np.round(np.arange(0.2, 0.0049, -0.005), 3)
 N_DRAWS, MAX_POINTS, QUANTILES = 1000, 2000, (0.025, 0.975)
 _TOLERANCE = 1e-9  # of sums of qualities
+_NEVER = np.array([np.inf])
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +81,7 @@ class Curves:
 def _reached(points: Floats, curve: Floats, levels: Floats, is_linear: bool = False) -> Floats:
     """First point where a falling curve is at most each level; infinite where it never is."""
     first = np.searchsorted(-curve, -(levels + _TOLERANCE))
-    costs = np.append(points, np.inf)[first]
+    costs = np.concatenate((points, _NEVER))[first]
     if not is_linear:
         return costs
     found = np.interp(-levels, -curve, points)
