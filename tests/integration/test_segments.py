@@ -115,6 +115,7 @@ def test_a_server_that_lets_nobody_in_is_told_apart_from_one_that_is_away(text: 
     assert "pg_service.conf" in (found.hint or "")
 
 
+@pytest.mark.usefixtures("services")
 def test_installing_needs_a_superuser_and_a_role_before_anything_is_written(private_server: Embedded) -> None:
     with temporary_database(private_server) as dsn, Session.open(dsn) as fresh:
         fresh.as_role("no_superuser").close()
@@ -133,6 +134,7 @@ def test_installing_needs_a_superuser_and_a_role_before_anything_is_written(priv
         assert "works there as role no_superuser" in done.output
 
 
+@pytest.mark.usefixtures("services")
 def test_installing_says_of_an_extension_of_another_version_what_to_do(private_server: Embedded) -> None:
     with temporary_database(private_server) as dsn, Session.open(dsn) as old:
         path = Path(os.environ["PGSERVICEFILE"])
