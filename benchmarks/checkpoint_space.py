@@ -149,6 +149,7 @@ def _large(workload: Workload, dataset: str, width: list[int]) -> Iterator[Row]:
         workload.session() as tenant,
         workload.session("postgres", **SETTINGS) as writer,
         workload.session("postgres", **SETTINGS) as reader,
+        workload.session("postgres") as owner,  # waits for locks as long as it takes: autovacuum may have them
     ):
         run_id = start_run(tenant, dataset, "mlp", 256, rates=[1e-3], max_epochs=n_epochs, hidden_units=[width])
         orders = takewhile(lambda order: order.unit.kind != "test", Life(writer, run_id).orders())
@@ -159,8 +160,8 @@ def _large(workload: Workload, dataset: str, width: list[int]) -> Iterator[Row]:
             if epoch > 1:  # the first one imports torch
                 stored[form].extend(store_seconds)
                 loaded[form].append(load_seconds)
-            writer.execute("VACUUM easeml.checkpoints, easeml.checkpoint_chunks")
-            writer.execute("CHECKPOINT")
+            owner.execute("VACUUM easeml.checkpoints, easeml.checkpoint_chunks")
+            owner.execute("CHECKPOINT")
         tenant.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
     for form in INLINE_BYTES:
         setting = f"{state_bytes / 1e6:.0f} MB in {form}, median of"
