@@ -1,7 +1,7 @@
 """A trial (one config being trained and measured), the states of runs and trials, and which may follow which.
 
-The tables repeat these states in CHECK constraints; a contract test keeps the two equal. `interrupted` is not
-a state: a view derives it from a running run that has no live coordinator.
+A CHECK of the table of runs and a trigger on that of trials repeat these states; a contract test keeps all equal.
+`interrupted` is not a state: a view derives it from a running run that has no live coordinator.
 """
 
 from __future__ import annotations
