@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easeml_db.postgres.extension_files import install
 from tests.conftest import Session, temporary_server
 from tests.nodes import prepare_node, service_file
 
@@ -25,9 +24,9 @@ POINTS = """
 CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 400) i
 """
 BOUND = "SELECT easeml.create_dataset('points', 'points', '{x}', 'y', n_partitions => 4, placement => 'bound')"
-N_EPOCHS = 14
+N_EPOCHS = 10
 SELECT_MODELS = """
-SELECT easeml.select_models('points', '{mlp}', procedure => 'grid', max_epochs => 14,
+SELECT easeml.select_models('points', '{mlp}', procedure => 'grid', max_epochs => 10,
     search_space => '{"learning_rate": [0.1, 0.03], "batch_size": 4, "hidden_units": [[8]]}')
 """
 MID_EPOCH = """
@@ -38,10 +37,9 @@ WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE %s = ANY (pg_blo
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embedded, dict[str, str]]]:
+def nodes(snapshot: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embedded, dict[str, str]]]:
     """A server of its own with two nodes, and their connection strings for superusers."""
-    with temporary_server() as server, ExitStack() as stack:
-        install(Path(server.facts["binaries"]))
+    with temporary_server(snapshot) as server, ExitStack() as stack:
         with Session.open(server.dsn(database="postgres")) as root:
             root.execute("CREATE DATABASE east")
             root.execute("CREATE DATABASE west")

@@ -91,10 +91,10 @@ def test_a_unit_that_crashes_the_server_three_times_fails_its_trial_and_no_other
             "ALTER SYSTEM RESET synchronous_commit"
         )  # as users have it: what was asked for outlives a crash
         session.execute("SELECT pg_reload_conf()")
-        session.execute(PREPARE.replace("120", "60000"))  # units that last long enough to be met
+        session.execute(PREPARE.replace("120", "30000"))  # units that last long enough to be met
     with coordinators(dsn, 1) as (process,):
         wait_until(dsn, "SELECT easeml.has_live_coordinator()")
-        ask(dsn, "SELECT easeml.select_models('points', '{linear}', n_configs => 2, max_epochs => 12)")
+        ask(dsn, "SELECT easeml.select_models('points', '{linear}', n_configs => 2, max_epochs => 8)")
         deadline, reason = time.monotonic() + 300.0, None
         while reason is None and time.monotonic() < deadline:
             with contextlib.suppress(psycopg.OperationalError, ProcessLookupError):  # the server restarts

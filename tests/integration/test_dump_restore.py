@@ -70,7 +70,7 @@ def restored_copy(root: Session, server: Embedded, form: str, name: str) -> Iter
     root.execute(f"CREATE DATABASE {name} TEMPLATE template0")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "dump"
-        call("pg_dump", root.dsn, f"--format={form}", f"--file={file}")
+        call("pg_dump", root.dsn, f"--format={form}", *(["--compress=0"] if form == "custom" else []), f"--file={file}")
         target = server.dsn(database=name)
         if form == "plain":
             call("psql", target, "--quiet", "--set=ON_ERROR_STOP=1", f"--file={file}")
