@@ -28,6 +28,8 @@ from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.store_session import LOCK_TIMEOUT, StoreSession
 
 LOOK_SECONDS = 0.1
+WITHOUT_NODES_SECONDS = 1.0  # until there is a node, nothing can be asked of one
+HAS_NODES = "EXISTS (SELECT FROM easeml.segments WHERE service IS NOT NULL) AS has_nodes"
 MOST_AT_ONCE = 4
 
 
@@ -51,7 +53,7 @@ def packings(sessions: KeptSessions) -> Asked:
 
     return Asked(
         "packings",
-        "SELECT easeml.next_packing(%s::name[]) AS told",
+        f"SELECT easeml.next_packing(%s::name[]) AS told, {HAS_NODES}",
         "SELECT easeml.open_packing(%s) AS told",
         "SELECT easeml.wanted_packings() AS numbers",
         "SELECT easeml.note_packing(%s, %s::jsonb, %s, %s)",
@@ -67,7 +69,7 @@ def node_jobs(in_use: StatesInUse) -> Asked:
 
     return Asked(
         "jobs on nodes",
-        "SELECT easeml.next_node_job(%s::name[]) AS told",
+        f"SELECT easeml.next_node_job(%s::name[]) AS told, {HAS_NODES}",
         "SELECT easeml.open_node_job(%s) AS told",
         "SELECT easeml.wanted_node_jobs() AS numbers",
         "SELECT easeml.note_node_job(%s, %s::jsonb, %s, %s)",
@@ -91,6 +93,7 @@ class NodeWorker:
         self._connection: Connection | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._at_work: dict[int, _Work] = {}
+        self._has_nodes = True
 
     def begin(self) -> None:
         """Start looking."""
@@ -108,7 +111,7 @@ class NodeWorker:
 
     async def _keep(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS if self._has_nodes else WITHOUT_NODES_SECONDS)
             if self._leading.lease_number:
                 # No server, rows that somebody holds: the next turn begins anew.
                 with contextlib.suppress(EasemlError, psycopg.Error):
@@ -127,7 +130,9 @@ class NodeWorker:
                     work.task.cancel()
         while len(self._at_work) < MOST_AT_ONCE:
             busy = [work.tenant for work in self._at_work.values()]
-            told: Told | None = (await self._row(self._asked.next_one, busy))["told"]
+            found = await self._row(self._asked.next_one, busy)
+            told: Told | None = found["told"]
+            self._has_nodes = found["has_nodes"]
             if told is None:
                 break
             self._at_work[told["number"]] = _Work(told["tenant"], background.begin(self._do(told["number"])))
