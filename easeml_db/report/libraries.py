@@ -18,5 +18,5 @@ def drawing_libraries() -> str:
 
 
 def safe_script(script: str) -> str:
-    """JavaScript that an HTML parser does not end early: within strings, </script as the same with an escaped slash."""
+    """Return JavaScript that an HTML parser does not end early: within strings, </script has its slash escaped."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")

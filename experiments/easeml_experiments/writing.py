@@ -55,20 +55,23 @@ def write_chart(chart: Any, path: Path, *, scale: float) -> Iterator[Path]:
     """Write an Altair chart as a picture, and as a page that needs no network; yield both files."""
     import vl_convert
 
-    from easeml_db.report.libraries import drawing_libraries, safe_script
     from easeml_db.report.versions import vega_lite_version
 
     spec = chart.to_dict()
-    picture = path.with_name(f"{path.name}.png")
+    picture, document = path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.html")
     picture.write_bytes(vl_convert.vegalite_to_png(spec, vl_version=vega_lite_version(), scale=scale))
     yield picture
-    drawing = f'vegaEmbed("#chart", {safe_script(json.dumps(spec))}, {{mode: "vega-lite"}});'
-    whole = path.with_name(f"{path.name}.html")
-    head = f'<meta charset="utf-8"><title>{escape(path.name)}</title>'
+    document.write_text(_chart_page(spec, path.name), encoding="utf-8")
+    yield document
+
+
+def _chart_page(spec: Mapping[str, Any], name: str) -> str:
+    from easeml_db.report.libraries import drawing_libraries, safe_script
+
+    drawing = f'vegaEmbed("#chart", {safe_script(json.dumps(spec))}, {{mode: "vega-lite"}}).catch(console.error);'
+    head = f'<meta charset="utf-8"><title>{escape(name)}</title>'
     body = f'<div id="chart"></div><script>{drawing_libraries()}</script><script>{drawing}</script>'
-    document = f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
-    whole.write_text(document, encoding="utf-8")
-    yield whole
+    return f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
 def page(experiment: Experiment, result: Result, options: Options, command: str) -> str:

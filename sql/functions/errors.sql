@@ -72,27 +72,31 @@ BEGIN
     ) THEN
         PERFORM easeml.fail('ML004', format('trial %s cannot go from %s to %s', OLD.trial_id, OLD.status, NEW.status));
     END IF;
-    RETURN NEW;
+    RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION easeml.check_trial_transition() IS 'Refuses an illegal change of a trial''s status (trigger).';
-CREATE TRIGGER trial_transition BEFORE UPDATE OF status ON easeml.trials
+-- AFTER: a trigger that comes before an update has each row of its table locked first, whichever column is written, and that is a record in the log.
+CREATE TRIGGER trial_transition AFTER UPDATE OF status ON easeml.trials
     FOR EACH ROW EXECUTE FUNCTION easeml.check_trial_transition();
 
 CREATE FUNCTION easeml.refuse_values() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    ruled text := (SELECT string_agg(format('%s = %s', a.attname, coalesce(left(to_jsonb(NEW) ->> a.attname, 64), 'null')), ', ' ORDER BY a.attnum)
+        FROM pg_trigger t JOIN pg_attribute a ON a.attrelid = t.tgrelid AND a.attnum = ANY (t.tgattr) WHERE t.tgrelid = TG_RELID AND t.tgname = TG_NAME);
 BEGIN
     RAISE EXCEPTION USING errcode = 'check_violation', schema = TG_TABLE_SCHEMA, table = TG_TABLE_NAME, constraint = TG_NAME,
-        message = format('new row of easeml.%s breaks a rule of the trigger %s', TG_TABLE_NAME, TG_NAME), detail = to_jsonb(NEW)::text;
+        message = format('new row of easeml.%s breaks a rule of the trigger %s: %s', TG_TABLE_NAME, TG_NAME, ruled);
 END
 $$;
-COMMENT ON FUNCTION easeml.refuse_values() IS 'Refuses a row with a value that its table does not allow (trigger).';
+COMMENT ON FUNCTION easeml.refuse_values() IS 'Refuses a row with a value that its table does not allow, and says which values the rules are about (trigger).';
 -- In place of CHECKs, which PostgreSQL parses at every UPDATE of any column: a unit writes none of these columns, unless its trial starts, pauses or ends.
-CREATE TRIGGER trial_values BEFORE INSERT OR UPDATE OF trial_number, max_epochs, target_epochs, bracket, inherited_epochs, status, started_at, finished_at ON easeml.trials
+CREATE TRIGGER trial_values AFTER INSERT OR UPDATE OF trial_number, max_epochs, target_epochs, bracket, inherited_epochs, status, started_at, finished_at ON easeml.trials
     FOR EACH ROW WHEN (NOT (NEW.trial_number >= 1 AND NEW.max_epochs BETWEEN 1 AND 1000000 AND NEW.target_epochs BETWEEN 1 AND NEW.max_epochs
         AND NEW.bracket >= 0 AND NEW.inherited_epochs BETWEEN 0 AND NEW.max_epochs AND isfinite(NEW.started_at) AND isfinite(NEW.finished_at)
         AND NEW.status IN ('waiting', 'running', 'paused', 'finished', 'failed', 'cancelled', 'stopped')))
     EXECUTE FUNCTION easeml.refuse_values();
-CREATE TRIGGER slot_values BEFORE INSERT OR UPDATE OF device, n_threads, memory_limit_bytes, status ON easeml.slots
+CREATE TRIGGER slot_values AFTER INSERT OR UPDATE OF device, n_threads, memory_limit_bytes, status ON easeml.slots
     FOR EACH ROW WHEN (NOT (NEW.device ~ '^(cpu(:[0-9]+)?|cuda:[0-9]+)$' AND NEW.n_threads BETWEEN 1 AND 1024 AND NEW.memory_limit_bytes >= 268435456
         AND NEW.status IN ('active', 'draining', 'lost')))
     EXECUTE FUNCTION easeml.refuse_values();

@@ -126,7 +126,7 @@ $$;
 COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS
     'Clears the unit from the row of its slot. Refuses if the slot was given up, so that a stuck unit that wakes up records nothing (internal).';
 
--- One version of the row a unit, and a second one where the trial ends or pauses: whether its status may change is asked only of those that change it.
+-- One version of the row, and a second one where the trial ends or pauses: whether its status may change is asked only of those that change it.
 CREATE FUNCTION easeml.advance(unit jsonb, seconds double precision DEFAULT 0, trained_seconds double precision DEFAULT NULL, from_checkpoint_id bigint DEFAULT NULL,
     new_checkpoint_id bigint DEFAULT NULL) RETURNS easeml.trials LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -50,3 +50,6 @@ $dump$;
 ALTER TABLE easeml.tenant_roles ENABLE ALWAYS TRIGGER restored_role;
 ALTER TABLE easeml.dataset_grants ENABLE ALWAYS TRIGGER restored_grantee;
 ALTER TABLE easeml.dumps ENABLE ALWAYS TRIGGER dump_version;
+-- And so are the rules of rows that stand in triggers, as CHECKs are.
+ALTER TABLE easeml.trials ENABLE ALWAYS TRIGGER trial_values;
+ALTER TABLE easeml.slots ENABLE ALWAYS TRIGGER slot_values;

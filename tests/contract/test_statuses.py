@@ -25,8 +25,15 @@ def checked(statement, column):
 
 def trigger(statements, name):
     (found,) = [s for s in statements if s.startswith(f"CREATE TRIGGER {name} ")]
-    assert re.search(r"BEFORE INSERT OR UPDATE OF [\w, ]*\bstatus\b", found)
+    assert " AFTER INSERT OR UPDATE OF " in found
     return found
+
+
+@pytest.mark.parametrize("name", ["trial_values", "slot_values"])
+def test_triggers_look_at_a_row_where_a_column_of_their_rules_is_written(sql_statements, name):
+    found = trigger(sql_statements, name)
+    written, when = re.search(r"UPDATE OF ([\w, ]+) ON .*? WHEN (.*) EXECUTE ", " ".join(found.split())).groups()
+    assert set(written.split(", ")) == set(re.findall(r"NEW\.(\w+)", when))
 
 
 def test_rows_have_the_statuses_of_the_words(sql_statements):
@@ -60,10 +67,10 @@ def test_triggers_allow_the_transitions_of_the_words(sql_routines, function, tra
     assert set(found) == expected
 
 
-@pytest.mark.parametrize(("name", "word"), [("runs", "run"), ("trials", "trial")])
-def test_triggers_stand_on_their_tables(sql_statements, name, word):
+@pytest.mark.parametrize(("name", "word", "when"), [("runs", "run", "BEFORE"), ("trials", "trial", "AFTER")])
+def test_triggers_stand_on_their_tables(sql_statements, name, word, when):
     expected = (
-        f"CREATE TRIGGER {word}_transition BEFORE UPDATE OF status ON easeml.{name} "
+        f"CREATE TRIGGER {word}_transition {when} UPDATE OF status ON easeml.{name} "
         f"FOR EACH ROW EXECUTE FUNCTION easeml.check_{word}_transition()"
     )
     assert expected in [" ".join(statement.split()) for statement in sql_statements]

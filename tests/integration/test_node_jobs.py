@@ -16,7 +16,7 @@ from easeml_db.errors import NotFound, SlotLost
 from easeml_db.postgres.node_hub import NodeHub
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.spread.jobs import do_job
-from easeml_db.postgres.spread.worker import NodeWorker, node_jobs
+from easeml_db.postgres.spread.worker import LOOK_SECONDS, WITHOUT_NODES_SECONDS, NodeWorker, node_jobs
 from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.store_session import StoreSession
 from tests.nodes import NODE_ROLE, two_nodes
@@ -496,3 +496,19 @@ def test_nothing_of_a_dropped_tenant_is_left(control: Session, trials: dict[str,
         )
         left = [table for table in tables if control.rows(f"SELECT FROM {table} WHERE tenant = 'jobs_gone'")]
         assert left == []
+
+
+def test_work_of_nodes_is_looked_for_less_often_until_there_is_a_node(database: Session) -> None:
+    async def pauses() -> list[float]:
+        worker = NodeWorker(StoreSession(database.dsn), node_jobs(StatesInUse()))
+        found = []
+        try:
+            for statement in ("SELECT", "SELECT easeml.add_segment('east', service => 'pg_east')"):
+                database.execute(statement)
+                await worker.take_turn()
+                found.append(worker.pause_seconds)
+        finally:
+            await worker.close()
+        return found
+
+    assert asyncio.run(pauses()) == [WITHOUT_NODES_SECONDS, LOOK_SECONDS]

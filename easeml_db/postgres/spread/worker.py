@@ -95,6 +95,11 @@ class NodeWorker:
         self._at_work: dict[int, _Work] = {}
         self._has_nodes = True
 
+    @property
+    def pause_seconds(self) -> float:
+        """Seconds until the next look: longer for as long as there are no nodes."""
+        return LOOK_SECONDS if self._has_nodes else WITHOUT_NODES_SECONDS
+
     def begin(self) -> None:
         """Start looking."""
         self._keeping = background.begin(self._keep())
@@ -111,7 +116,7 @@ class NodeWorker:
 
     async def _keep(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS if self._has_nodes else WITHOUT_NODES_SECONDS)
+            await asyncio.sleep(self.pause_seconds)
             if self._leading.lease_number:
                 # No server, rows that somebody holds: the next turn begins anew.
                 with contextlib.suppress(EasemlError, psycopg.Error):

@@ -45,9 +45,10 @@ def processor_seconds(process_id: int) -> float:
 
 
 class Usage:
-    """`with Usage(roots) as usage: ...`: what these processes and their descendants take, sampled in a thread.
+    """`with Usage(roots) as usage: ...`: what these processes and their descendants take.
 
-    roots: gives the processes. What one does between the last sample and its end is not seen.
+    It is sampled at once, then in a thread; what a process does between the last sample and its end is not seen. roots:
+    gives the processes.
     """
 
     def __init__(self, roots: Callable[[], Iterable[int]]) -> None:
