@@ -133,11 +133,7 @@ def small_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {
         each.role: replace(each, n_configs=each.architectures.count(",") + 1, max_epochs=1) for each in DEMO_TENANTS
     }
-    small["demo_ben"] = replace(
-        demo_tenants.BEN,
-        max_epochs=15,
-        search_space='{"learning_rate": [0.001, 0.003], "mlp": {"hidden_units": [[16]]}}',
-    )
+    small["demo_ben"] = replace(demo_tenants.BEN, max_epochs=15)
     monkeypatch.setattr(demo_tenants, "DEMO_TENANTS", tuple(small.values()))
     for role, tenant in small.items():
         monkeypatch.setattr(demo_tenants, role.removeprefix("demo_").upper(), tenant)
