@@ -100,7 +100,7 @@ def _share(connection: Connection, console: DemoConsole) -> list[int]:
     watch_board(connection, run_ids, lines, lambda board: bool(board[DAN.role]["n_closed"]))
 
     console.step("Ben has seen enough and cancels; the others share his slots")
-    _cancel(connection, run_ids[1], console)
+    cancel_for_ben(connection, run_ids[1], console)
     watch_board(connection, run_ids, lines, lambda board: False)
     console.execute(connection, CORA.statement("clear_deadline"))
     return run_ids
@@ -110,7 +110,8 @@ def _select(connection: Connection, tenant: DemoTenant, console: DemoConsole) ->
     return int(_say_as(connection, tenant, "select_models", console)[0]["run_id"])
 
 
-def _cancel(connection: Connection, run_id: int, console: DemoConsole) -> None:
+def cancel_for_ben(connection: Connection, run_id: int, console: DemoConsole) -> None:
+    """Cancel ben's run, unless it is over."""
     (run,) = rows(connection, "run", run_id=run_id)
     if is_open(run):
         _say_as(connection, BEN, "cancel", console, run_id=run_id)

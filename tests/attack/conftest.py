@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from statistics import median
@@ -27,6 +27,9 @@ CREATE TABLE {name} AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, (ARRAY['red', 'g
 FROM generate_series(1, 240) i
 """
 PART_SECONDS = 2.5
+# A steady load where speed is measured: being kept waiting counts, not who has more processors.
+MEASURED_PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = 0.02
 # Two milliseconds of work by which the processor's own speed is known: that of a rented one changes by the minute.
 YARDSTICK = b"x" * 8_000_000
 # Far more than is ever trained: the runs below never end by themselves.
@@ -103,8 +106,14 @@ class Attack:
             if not self.attempt(session, statement):
                 self.attempt(session, "ROLLBACK TO s")
 
-    def repeat(self, actor: str, *statements: str) -> None:
-        """Run statements again and again until the attack ends; wait until each has been tried once."""
+    def repeat(self, actor: str, *statements: str, n_sessions: int = 1) -> None:
+        """Run statements again and again until the attack ends; wait until each session has tried them once."""
+        begun = [self._repeat(actor, statements) for _ in range(n_sessions)]
+        for thread, has_begun in begun:
+            while not has_begun.wait(0.05):
+                assert thread.is_alive(), self.refusals
+
+    def _repeat(self, actor: str, statements: Sequence[str]) -> tuple[threading.Thread, threading.Event]:
         session, has_begun = self.session(actor), threading.Event()
 
         def again() -> None:
@@ -117,8 +126,7 @@ class Attack:
         self._ends.callback(thread.join, 60)
         self._ends.callback(session.cancel_safe, timeout=5)
         thread.start()
-        while not has_begun.wait(0.05):
-            assert thread.is_alive(), self.refusals
+        return thread, has_begun
 
     def stop(self) -> None:
         """End all of it."""
@@ -159,18 +167,19 @@ def start_endless(session: Session) -> int:
 
 @pytest.fixture
 def attack(scene: Scene) -> Iterator[Attack]:
-    """An attack that is over when the test is; what mallory started goes with it."""
+    """An attack that is over when the test is; what mallory started goes with it, and the next need not wait for it."""
     attack = Attack(scene.actors)
     yield attack
     attack.stop()
     scene.end_runs("mallory")
+    scene.root.execute("UPDATE easeml.tenant_roles SET paced_until = NULL")
 
 
 class Watch:
     """What the victim and a reader get done: steps by the service, predictions and reads by threads of theirs."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene, self._stop = scene, threading.Event()
+    def __init__(self, scene: Scene, pause_seconds: float) -> None:
+        self._scene, self._pause_seconds, self._stop = scene, pause_seconds, threading.Event()
         self._fault: Exception | None = None
         self.counts = {"predictions": 0, "reads": 0}
         self._yardsticks, self._yardstick_seconds = 0, 0.0
@@ -179,7 +188,7 @@ class Watch:
 
     def _repeat(self, name: str, act: Callable[[], None]) -> None:
         try:
-            while not self._stop.wait(0.1):  # a steady load: being kept waiting counts, not who has more processors
+            while not self._stop.wait(self._pause_seconds):
                 act()
                 if name in self.counts:
                     self.counts[name] += 1
@@ -216,9 +225,9 @@ class Watch:
 
 
 @contextmanager
-def watching(scene: Scene) -> Iterator[Watch]:
+def watching(scene: Scene, pause_seconds: float = PAUSE_SECONDS) -> Iterator[Watch]:
     """Have the victim and the reader work for as long as the block lasts."""
-    watch = Watch(scene)
+    watch = Watch(scene, pause_seconds)
     for thread in watch._threads:
         thread.start()
     try:
@@ -230,7 +239,8 @@ def watching(scene: Scene) -> Iterator[Watch]:
 
 
 @pytest.fixture
-def watch(scene: Scene) -> Iterator[Watch]:
+def watch(scene: Scene, pytestconfig: pytest.Config) -> Iterator[Watch]:
     """The victim and the reader at work during a test."""
-    with watching(scene) as watch:
+    is_measured = pytestconfig.getoption("--attack-seconds", None) is not None
+    with watching(scene, MEASURED_PAUSE_SECONDS if is_measured else PAUSE_SECONDS) as watch:
         yield watch

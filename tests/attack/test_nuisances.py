@@ -121,8 +121,7 @@ def old_snapshot(attack: Attack) -> None:
 def many_waiters(attack: Attack) -> None:
     """Wait for one's own run in twenty sessions."""
     (run_id,) = attack.session("mallory").execute("SELECT max(run_id) FROM easeml.runs").fetchone() or (0,)
-    for _ in range(20):
-        attack.repeat("mallory", f"CALL easeml.wait({run_id}, 0.3)")
+    attack.repeat("mallory", f"CALL easeml.wait({run_id}, 0.3)", n_sessions=20)
 
 
 NUISANCES: dict[str, Act] = {
@@ -206,7 +205,7 @@ def wait_for_progress(scene: Scene, watch: Watch, n: int) -> None:
         if time.monotonic() > deadline:
             events = scene.root.rows("SELECT kind, message FROM easeml.events ORDER BY event_id DESC LIMIT 10")
             pytest.fail(f"no progress: {before} -> {watch.now()}; {events}")
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("name", sorted(NUISANCES))
