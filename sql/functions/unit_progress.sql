@@ -128,13 +128,11 @@ COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS
 
 -- One version of the row, and a second one where the trial ends or pauses: whether its status may change is asked only of those that change it.
 CREATE FUNCTION easeml.advance(unit jsonb, seconds double precision DEFAULT 0, trained_seconds double precision DEFAULT NULL, from_checkpoint_id bigint DEFAULT NULL,
-    new_checkpoint_id bigint DEFAULT NULL) RETURNS easeml.trials LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    new_checkpoint_id bigint DEFAULT NULL, OUT trial easeml.trials, OUT n_partitions bigint) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    trial easeml.trials;
     moved record;
     others jsonb := coalesce(unit #> '{gang,others}', '[]');
     n_steps integer := 1 + jsonb_array_length(others);
-    n_partitions bigint;
     status_after text;
 BEGIN
     FOR look IN 1..2 LOOP
@@ -162,8 +160,7 @@ BEGIN
     PERFORM set_config('easeml.trial_place', moved.place::text, false);
     PERFORM easeml.leave_slot(unit);
     PERFORM easeml.leave_slot(unit || other) FROM jsonb_array_elements(others) other WHERE other -> 'slot_id' <> unit -> 'slot_id';
-    RETURN trial;
 END
 $$;
 COMMENT ON FUNCTION easeml.advance(jsonb, double precision, double precision, bigint, bigint) IS
-    'Counts the step of a trial, or the steps of a gang, and clears the rows of their slots; pauses a trial that reached its target. Refuses if the trial has moved on (internal).';
+    'Counts the step of a trial, or the steps of a gang, and clears the rows of their slots; pauses a trial that reached its target. Returns the trial, and the number of partitions of its dataset. Refuses if the trial has moved on (internal).';

@@ -61,8 +61,8 @@ BEGIN
         RETURNING checkpoint_id, n_bytes INTO new_checkpoint_id, state_bytes;
     END IF;
     finished := clock_timestamp();
-    trial := easeml.advance(unit, easeml.slot_seconds(unit, finished - record_training.started_at), record_training.training_seconds
-        + coalesce((SELECT sum(o.training_seconds) FROM jsonb_to_recordset(unit #> '{gang,others}') o(training_seconds double precision)), 0), before_id, coalesce(chunked_checkpoint_id, new_checkpoint_id));
+    trial := (easeml.advance(unit, easeml.slot_seconds(unit, finished - record_training.started_at), record_training.training_seconds
+        + coalesce((SELECT sum(o.training_seconds) FROM jsonb_to_recordset(unit #> '{gang,others}') o(training_seconds double precision)), 0), before_id, coalesce(chunked_checkpoint_id, new_checkpoint_id))).trial;
     IF chunked_checkpoint_id IS NOT NULL THEN
         SELECT c.checkpoint_id, c.n_bytes, c.is_elsewhere INTO STRICT new_checkpoint_id, state_bytes, stays_elsewhere
         FROM easeml.checkpoints c WHERE c.checkpoint_id = chunked_checkpoint_id AND c.trial_id = trial.trial_id;
@@ -103,14 +103,15 @@ COMMENT ON FUNCTION easeml.record_training(jsonb, timestamptz, double precision,
 
 CREATE FUNCTION easeml.record_evaluation(unit jsonb, started_at timestamptz, epoch integer, split text, statistics jsonb, read_bytes bigint) RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    advanced record;
     trial easeml.trials;
     all_statistics jsonb;
-    n_partitions integer;
     finished timestamptz;
 BEGIN
     PERFORM easeml.fence(unit);
     finished := clock_timestamp();
-    trial := easeml.advance(unit, easeml.slot_seconds(unit, finished - record_evaluation.started_at));
+    advanced := easeml.advance(unit, easeml.slot_seconds(unit, finished - record_evaluation.started_at));
+    trial := advanced.trial;
     INSERT INTO easeml.evaluations (trial_id, run_id, tenant, epoch, split, partition_number, slot_id, attempt, lease_number, started_at, finished_at, statistics, read_bytes, n_slots)
     SELECT trial.trial_id, trial.run_id, trial.tenant, record_evaluation.epoch, record_evaluation.split, u.partition_number, u.slot_id, g.attempt, g.lease_number,
         w.started_at, w.finished_at, u.statistics, u.read_bytes, coalesce((unit #>> '{gang,n_ranks}')::integer, 1)
@@ -121,9 +122,11 @@ BEGIN
         SELECT o.position - (unit ->> 'position')::integer, o.partition_number, o.slot_id, o.statistics, o.read_bytes
         FROM jsonb_to_recordset(unit #> '{gang,others}') o(position integer, partition_number integer, slot_id integer, statistics jsonb, read_bytes bigint)) u
     CROSS JOIN LATERAL easeml.share_of_time(unit, u.rank, record_evaluation.started_at, finished) w;
-    SELECT d.n_partitions INTO n_partitions FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = trial.run_id;
-    SELECT CASE WHEN count(*) = n_partitions THEN jsonb_agg(e.statistics ORDER BY e.partition_number) END INTO all_statistics
-    FROM easeml.evaluations e WHERE e.trial_id = trial.trial_id AND e.epoch = record_evaluation.epoch AND e.split = record_evaluation.split;
+    -- To train an epoch, to validate it and to test take a step for each partition: only the last step of a split looks at the others.
+    IF trial.n_steps_done % advanced.n_partitions = 0 THEN
+        SELECT CASE WHEN count(*) = advanced.n_partitions THEN jsonb_agg(e.statistics ORDER BY e.partition_number) END INTO all_statistics
+        FROM easeml.evaluations e WHERE e.trial_id = trial.trial_id AND e.epoch = record_evaluation.epoch AND e.split = record_evaluation.split;
+    END IF;
     RETURN all_statistics;
 END
 $$;
