@@ -168,6 +168,8 @@ class _Counted:
 
 
 COUNTED: Kept[_Counted] = Kept(_Counted)
+PREPARED: Kept[set[str]] = Kept(set[str])
+"""The trainers for which the session has imported what their trials need."""
 
 
 def open_unit(session: Session, unit: Unit) -> UnitContext:
@@ -188,7 +190,11 @@ def _prepared(session: Session, unit: Unit, found: UnitContext) -> Instant | Non
     """Import what trials of the architecture need; if anything was imported, return the time from which its unit
     counts. A session does it once, so it belongs to the start of the slot, not to the time of a unit.
     """
-    name, n_modules, began = architecture(found.trial.architecture).trainer, len(sys.modules), time.perf_counter()
+    name, prepared = architecture(found.trial.architecture).trainer, session.kept(PREPARED)
+    if name in prepared:
+        return None
+    prepared.add(name)
+    n_modules, began = len(sys.modules), time.perf_counter()
     with suppress(ImportError):  # the trial says what is missing
         trainer_for(name).prepare()
     if len(sys.modules) == n_modules:
