@@ -20,6 +20,7 @@ from psycopg.rows import dict_row
 from easeml_db.coordinator.ports.messages import Order
 from easeml_db.local.server import SERVICE_ROLE, Embedded
 from easeml_db.local.waiting import running_coordinator
+from easeml_db.postgres.connection import PATH_SETTING
 from easeml_db.postgres.gang_call import CALLS, order_json
 from easeml_db.postgres.slot_session import SETTINGS
 from easeml_db.words.training_unit import next_unit, unit_seed
@@ -66,7 +67,7 @@ class Workload:
     @contextmanager
     def slot(self, slot_id: int) -> Iterator[Slot]:
         """A warm session of a slot, with the settings that the coordinator gives it."""
-        with self.session(SERVICE_ROLE, **SETTINGS) as session:
+        with self.session(SERVICE_ROLE, **SETTINGS | PATH_SETTING) as session:
             session.execute("SELECT easeml.warm_up()")
             yield Slot(session, slot_id)
 

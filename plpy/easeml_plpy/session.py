@@ -19,6 +19,7 @@ from .failures import Answered, answered
 from .interrupts import interruptible, quietly
 from .memory import limit_session
 from .plpython import Cursor, GlobalData, Plan, PlPy, Result, SqlValue
+from .search_path import is_pinned
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -125,7 +126,8 @@ class Session:
 
         Functions have that setting themselves; a procedure that commits can have none.
         """
-        self.run(PIN)
+        if not is_pinned():
+            self.run(PIN)
 
     def commit(self) -> None:
         """Commit, and pin the next transaction. Raises SPIError inside a function or an open transaction."""
