@@ -75,7 +75,10 @@ class Curves:
         grid = thinned(self.points, MAX_POINTS)
         counts = np.array([np.bincount(draw, minlength=len(self.costs)) for draw in draws])
         means = counts @ self.at(grid) / len(self.costs)
-        return np.array([_reached(grid, mean, levels, self.is_linear) for mean in means])
+        if self.is_linear:
+            return np.array([_reached(grid, mean, levels, is_linear=True) for mean in means])
+        reached: Floats = np.append(grid, np.inf)[_first_at_most(means, levels + _TOLERANCE)]
+        return reached
 
 
 def _reached(points: Floats, curve: Floats, levels: Floats, is_linear: bool = False) -> Floats:
@@ -86,6 +89,22 @@ def _reached(points: Floats, curve: Floats, levels: Floats, is_linear: bool = Fa
         return costs
     found = np.interp(-levels, -curve, points)
     return np.where(np.isinf(costs), np.inf, np.minimum(costs, found))
+
+
+def _first_at_most(curves: Floats, levels: Floats) -> NDArray[np.int_]:
+    """Return of each falling curve (B, t) the place of the first value that is at most each level (L,), t if none is.
+
+    All curves and levels are bisected together: a thousand draws are a thousand curves.
+    """
+    n_points = curves.shape[1]
+    low = np.zeros((len(curves), len(levels)), dtype=int)
+    high = np.full_like(low, n_points)
+    for _ in range(n_points.bit_length()):
+        middle = (low + high) // 2
+        is_reached = np.take_along_axis(curves, np.minimum(middle, n_points - 1), axis=1) <= levels
+        high = np.where(is_reached, middle, high)
+        low = np.where(is_reached, low, np.minimum(middle + 1, high))
+    return high
 
 
 def draws_of(n_repeats: int, seed: int, n_draws: int = N_DRAWS) -> NDArray[np.int_]:
