@@ -63,36 +63,33 @@ class Curves:
     def cost_to(self, levels: Floats, *, worst: bool = False) -> Floats:
         """Return costs to levels of the mean or the worst curve, shape (L,)."""
         curve = self.worst(self.points) if worst else self.mean(self.points)
-        return _reached(self.points, curve, levels, self.is_linear)
+        costs: Floats = _reached(self.points, curve[None], levels, self.is_linear)[0]
+        return costs
 
     def resampled(self, levels: Floats, draws: NDArray[np.int_], *, worst: bool = False) -> Floats:
         """Return costs to levels in each draw of repeats, shape (B, L)."""
         if worst:
-            each = np.array([_reached(c, v, levels) for c, v in zip(self.costs, self.values, strict=True)])
+            each = np.concatenate([_reached(c, v[None], levels) for c, v in zip(self.costs, self.values, strict=True)])
             each[each > self.budget + _TOLERANCE] = np.inf
             largest: Floats = each[draws].max(axis=1)
             return largest
         grid = thinned(self.points, MAX_POINTS)
         counts = np.array([np.bincount(draw, minlength=len(self.costs)) for draw in draws])
         means = counts @ self.at(grid) / len(self.costs)
-        if self.is_linear:
-            return np.array([_reached(grid, mean, levels, is_linear=True) for mean in means])
-        reached: Floats = np.append(grid, np.inf)[_first_at_most(means, levels + _TOLERANCE)]
-        return reached
+        return _reached(grid, means, levels, self.is_linear)
 
 
-def _reached(points: Floats, curve: Floats, levels: Floats, is_linear: bool = False) -> Floats:
-    """First point where a falling curve is at most each level; infinite where it never is."""
-    first = np.searchsorted(-curve, -(levels + _TOLERANCE))
-    costs = np.concatenate((points, _NEVER))[first]
+def _reached(points: Floats, curves: Floats, levels: Floats, is_linear: bool = False) -> Floats:
+    """First points, shape (B, L), where falling curves (B, t) are at most each level; infinite where they never are."""
+    costs: Floats = np.concatenate((points, _NEVER))[_first_at_most(curves, levels + _TOLERANCE)]
     if not is_linear:
         return costs
-    found = np.interp(-levels, -curve, points)
+    found = np.array([np.interp(-levels, -curve, points) for curve in curves])
     return np.where(np.isinf(costs), np.inf, np.minimum(costs, found))
 
 
 def _first_at_most(curves: Floats, levels: Floats) -> NDArray[np.int_]:
-    """Return of each falling curve (B, t) the place of the first value that is at most each level (L,), t if none is.
+    """Return the places, shape (B, L), of the first values that are at most each level; t where none is.
 
     All curves and levels are bisected together: a thousand draws are a thousand curves.
     """
