@@ -25,7 +25,7 @@ from easeml_db.postgres.search_store import PostgresSearches
 from easeml_db.postgres.servers import Servers
 from easeml_db.postgres.slot_store import PostgresSlots
 from easeml_db.postgres.spread.kept_sessions import KeptSessions
-from easeml_db.postgres.spread.worker import NodeWorker, node_jobs, packings
+from easeml_db.postgres.spread.worker import NodeWorker, Requests, node_jobs, packings
 from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.store_session import StoreSession
 from easeml_db.postgres.task_store import PostgresTasks
@@ -55,8 +55,8 @@ async def postgres_ports(
     lease, space = PostgresLease(session, changes, on_standby, counted), PostgresStateSpace(session)
     forecasts, refreshes, grown = Forecasts(session), Refreshes(session), GrownTables(session)
     tasks, searches = PostgresTasks(session), PostgresSearches(session)
-    in_use, kept = StatesInUse(), KeptSessions()
-    on_nodes = [NodeWorker(session, asked) for asked in (packings(kept), node_jobs(in_use))]
+    in_use, kept, requests = StatesInUse(), KeptSessions(), Requests(session)
+    on_nodes = [NodeWorker(requests, asked) for asked in (packings(kept), node_jobs(in_use))]
     async with AsyncExitStack() as stack:
         for each in (session, changes, lease):
             await each.open()
@@ -68,6 +68,7 @@ async def postgres_ports(
         stack.push_async_callback(refreshes.close)
         stack.push_async_callback(grown.close)
         stack.push_async_callback(kept.close)
+        stack.push_async_callback(requests.close)
         for worker in on_nodes:
             stack.push_async_callback(worker.close)
         forecasts.begin()

@@ -16,7 +16,7 @@ from easeml_db.errors import NotFound, SlotLost
 from easeml_db.postgres.node_hub import NodeHub
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.spread.jobs import do_job
-from easeml_db.postgres.spread.worker import LOOK_SECONDS, WITHOUT_NODES_SECONDS, NodeWorker, node_jobs
+from easeml_db.postgres.spread.worker import LOOK_SECONDS, WITHOUT_NODES_SECONDS, NodeWorker, Requests, node_jobs
 from easeml_db.postgres.states_in_use import StatesInUse
 from easeml_db.postgres.store_session import StoreSession
 from tests.nodes import NODE_ROLE, two_nodes
@@ -120,12 +120,14 @@ def work_once(control: Session, asked: Asked | None = None) -> None:
     async def work() -> None:
         leading = StoreSession(control.dsn)
         leading.lease_number = lease_number(control)
-        worker = NodeWorker(leading, asked or node_jobs(StatesInUse()))
+        requests = Requests(leading)
+        worker = NodeWorker(requests, asked or node_jobs(StatesInUse()))
         try:
             while await worker.take_turn():
                 await asyncio.wait([each.task for each in worker._at_work.values()])
         finally:
             await worker.close()
+            await requests.close()
 
     asyncio.run(work())
 
@@ -325,7 +327,7 @@ def test_whatever_a_job_raises_is_told_and_ends_that_job(
 
     jobs = node_jobs(StatesInUse())
     job_id = ask(control, "answers", trials[FIRST])
-    work_once(control, type(jobs)(jobs.what, jobs.next_one, jobs.opened, jobs.wanted, jobs.note, fail))
+    work_once(control, type(jobs)(jobs.next_one, jobs.opened, jobs.wanted, jobs.note, fail))
     assert control.value(PROBLEM, job_id) == words
     assert control.value(STATUS, job_id) == "failed"
 
@@ -500,8 +502,8 @@ def test_nothing_of_a_dropped_tenant_is_left(control: Session, trials: dict[str,
 
 def test_work_of_nodes_is_looked_for_less_often_until_there_is_a_node(database: Session) -> None:
     async def pauses() -> list[float]:
-        worker = NodeWorker(StoreSession(database.dsn), node_jobs(StatesInUse()))
-        found = []
+        requests, found = Requests(StoreSession(database.dsn)), []
+        worker = NodeWorker(requests, node_jobs(StatesInUse()))
         try:
             for statement in ("SELECT", "SELECT easeml.add_segment('east', service => 'pg_east')"):
                 database.execute(statement)
@@ -509,6 +511,7 @@ def test_work_of_nodes_is_looked_for_less_often_until_there_is_a_node(database: 
                 found.append(worker.pause_seconds)
         finally:
             await worker.close()
+            await requests.close()
         return found
 
     assert asyncio.run(pauses()) == [WITHOUT_NODES_SECONDS, LOOK_SECONDS]

@@ -37,7 +37,6 @@ MOST_AT_ONCE = 4
 class Asked:
     """One kind of request: how it is found, opened and noted down, which are wanted, and who does one."""
 
-    what: str
     next_one: str
     opened: str
     wanted: str
@@ -52,7 +51,6 @@ def packings(sessions: KeptSessions) -> Asked:
         await pack_dataset(dsn, told, lease_number, sessions)
 
     return Asked(
-        "packings",
         f"SELECT easeml.next_packing(%s::name[]) AS told, {HAS_NODES}",
         "SELECT easeml.open_packing(%s) AS told",
         "SELECT easeml.wanted_packings() AS numbers",
@@ -68,7 +66,6 @@ def node_jobs(in_use: StatesInUse) -> Asked:
         await do_job(dsn, told, lease_number, in_use)
 
     return Asked(
-        "jobs on nodes",
         f"SELECT easeml.next_node_job(%s::name[]) AS told, {HAS_NODES}",
         "SELECT easeml.open_node_job(%s) AS told",
         "SELECT easeml.wanted_node_jobs() AS numbers",
@@ -85,12 +82,36 @@ class _Work:
     task: asyncio.Task[None]
 
 
+class Requests:
+    """The session in which requests of all kinds are found, opened and noted down: their workers share it."""
+
+    def __init__(self, leading: StoreSession) -> None:
+        self.leading = leading
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def row(self, statement: str, *values: object) -> dict[str, Any]:
+        """Return the only row of a statement. Raises EasemlError or psycopg.Error; the next one connects again."""
+        async with self._connecting:
+            if self._connection is None or self._connection.closed:
+                settings = SETTINGS | {"lock_timeout": LOCK_TIMEOUT}
+                self._connection = await connect(self.leading.dsn, "easeml coordinator (nodes)", **settings)
+        row = await (await self._connection.execute(statement.encode(), list(values))).fetchone()
+        return row or {}
+
+    async def close(self) -> None:
+        """Close the session."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+
 class NodeWorker:
     """Looks for what is to be done for as long as this process holds the lease, which the leading session knows."""
 
-    def __init__(self, leading: StoreSession, asked: Asked) -> None:
-        self._leading, self._asked = leading, asked
-        self._connection: Connection | None = None
+    def __init__(self, requests: Requests, asked: Asked) -> None:
+        self._requests, self._asked = requests, asked
+        self._leading = requests.leading
         self._keeping: asyncio.Task[None] | None = None
         self._at_work: dict[int, _Work] = {}
         self._has_nodes = True
@@ -111,8 +132,6 @@ class NodeWorker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._connection is not None:
-            await self._connection.close()
 
     async def _keep(self) -> None:
         while True:
@@ -124,18 +143,15 @@ class NodeWorker:
 
     async def take_turn(self) -> int:
         """End what nobody wants any more, and begin what is next; return how much is under way."""
-        if self._connection is None or self._connection.closed:
-            what = f"easeml coordinator ({self._asked.what})"
-            self._connection = await connect(self._leading.dsn, what, **SETTINGS | {"lock_timeout": LOCK_TIMEOUT})
         self._at_work = {number: work for number, work in self._at_work.items() if not work.task.done()}
         if self._at_work:
-            wanted = set((await self._row(self._asked.wanted))["numbers"])
+            wanted = set((await self._requests.row(self._asked.wanted))["numbers"])
             for number, work in self._at_work.items():
                 if number not in wanted:
                     work.task.cancel()
         while len(self._at_work) < MOST_AT_ONCE:
             busy = [work.tenant for work in self._at_work.values()]
-            found = await self._row(self._asked.next_one, busy)
+            found = await self._requests.row(self._asked.next_one, busy)
             told: Told | None = found["told"]
             self._has_nodes = found["has_nodes"]
             if told is None:
@@ -147,7 +163,7 @@ class NodeWorker:
         """Do one thing, and write down what is in the way."""
         lease_number, seconds = self._leading.lease_number, None
         try:
-            told = (await self._row(self._asked.opened, number))["told"]
+            told = (await self._requests.row(self._asked.opened, number))["told"]
             if told is not None:
                 seconds = told["seconds"]
                 async with asyncio.timeout(seconds):
@@ -172,11 +188,5 @@ class NodeWorker:
         detail = None if isinstance(found, PASSING) else found.detail
         told = {"sqlstate": found.sqlstate, "message": str(found), "detail": detail, "hint": found.hint}
         printable = {name: text and text.replace("\0", "") for name, text in told.items()}
-        await self._row(self._asked.note, number, Jsonb(printable), not isinstance(found, PASSING), lease_number)
-
-    async def _row(self, statement: str, *values: object) -> dict[str, Any]:
-        """Return the only row of a statement, on the one connection that all share."""
-        if self._connection is None:
-            return {}
-        row = await (await self._connection.execute(statement.encode(), list(values))).fetchone()
-        return row or {}
+        is_final = not isinstance(found, PASSING)
+        await self._requests.row(self._asked.note, number, Jsonb(printable), is_final, lease_number)
