@@ -9,6 +9,7 @@ at the barrier, the oldest first: these have outlived a minimum.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -42,12 +43,12 @@ class Prediction:
     stage_seconds: tuple[Vector, ...]
     stage_cost: tuple[Vector, ...]
 
-    @property
+    @cached_property
     def mean_seconds(self) -> float:
         """Expected time."""
         return float(self.seconds.mean())
 
-    @property
+    @cached_property
     def mean_cost(self) -> float:
         """Expected cost."""
         return float(self.cost.mean())
@@ -87,6 +88,8 @@ class Simulator:
         self.times = StageTimes(job, self.draws)
         self._states: dict[tuple[Allocation, Plan], _State] = {}  # plans share their beginnings
         self._predicted: dict[tuple[Plan, Allocation], Prediction] = {}
+        self._starts: dict[tuple[int, int, int], tuple[Vector, Vector]] = {}
+        self._mean_starts: dict[tuple[int, int, int], tuple[float, float]] = {}
 
     @property
     def n_stages(self) -> int:
@@ -108,10 +111,21 @@ class Simulator:
 
     def start_seconds(self, stage: int, type_number: int, n_new: int) -> tuple[Vector, Vector]:
         """Return seconds in the provider's queue, and until `n_new` instances are ready for trials after that."""
-        instance = self.prices.types[type_number]
-        queue = self.draws.queue_seconds(stage, instance.queue)
-        start = self.draws.slowest_start(stage, instance.initialisation, n_new)
-        return queue, start + self.times.session_seconds(stage, instance)
+        key = stage, type_number, n_new
+        if key not in self._starts:
+            instance = self.prices.types[type_number]
+            queue = self.draws.queue_seconds(stage, instance.queue)
+            start = self.draws.slowest_start(stage, instance.initialisation, n_new)
+            self._starts[key] = queue, start + self.times.session_seconds(stage, instance)
+        return self._starts[key]
+
+    def mean_start_seconds(self, stage: int, type_number: int, n_new: int) -> tuple[float, float]:
+        """Return the means of `start_seconds`; zeros where nothing starts."""
+        key = stage, type_number, n_new
+        if key not in self._mean_starts:
+            queue, start = self.start_seconds(*key) if n_new else (np.zeros(1), np.zeros(1))
+            self._mean_starts[key] = float(queue.mean()), float(start.mean())
+        return self._mean_starts[key]
 
     def _after(self, plan: Plan, held: Allocation) -> _State:
         """Return the state after the first stages."""

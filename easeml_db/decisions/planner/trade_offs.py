@@ -54,7 +54,6 @@ class _Search:
     ) -> None:
         self._simulator, self._choices, self._with_minimum = simulator, choices, with_minimum
         self._held = held
-        self._starts: dict[tuple[int, int, int], tuple[float, float]] = {}
 
     def plans(self) -> list[Plan]:
         """Return the plans, the fastest first."""
@@ -88,7 +87,7 @@ class _Search:
         seconds, costs = np.empty(len(before)), np.empty(len(before))
         for place, old in enumerate(before):
             n_old = min(n_all, instance.n_instances(old.n_slots)) if old.type_number == after.type_number else 0
-            queue, start = self._start(stage, after.type_number, n_all - n_old)
+            queue, start = self._simulator.mean_start_seconds(stage, after.type_number, n_all - n_old)
             seconds[place] = queue + start + train
             costs[place] = (n_all - n_old) * instance.price_per_gb * self._simulator.job.data_gb
             if instance.is_per_function:
@@ -103,15 +102,6 @@ class _Search:
         if not self._with_minimum:
             return seconds
         return max(seconds + QUANTA[instance.billed_by] / 2, instance.minimum_seconds)
-
-    def _start(self, stage: int, type_number: int, n_new: int) -> tuple[float, float]:
-        if not n_new:
-            return 0.0, 0.0
-        key = stage, type_number, n_new
-        if key not in self._starts:
-            queue, start = self._simulator.start_seconds(stage, type_number, n_new)
-            self._starts[key] = float(queue.mean()), float(start.mean())
-        return self._starts[key]
 
     def _traced(self, layers: Sequence[Sequence[_Labels]], option: int, place: int) -> Plan:
         plan = []
