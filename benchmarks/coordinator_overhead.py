@@ -1,9 +1,9 @@
 """Milliseconds that the coordinator adds to a unit: seconds of a slot for each unit where units do nothing.
 
-On PostgreSQL the benchmark replaces the procedures in its database by ones that only pass the fence and count the
-step. So what remains is the coordinator, the round trip and one durable commit. With more slots the real loop runs on
-the simulated world; that number is the loop's own seconds of processor time for each unit, since one process serves
-all.
+On PostgreSQL the benchmark replaces the procedures in its database by ones that open the unit, pass the fence and count
+the step, and train nothing. So what remains is the coordinator, the round trip and one durable commit. With more slots
+the real loop runs on the simulated world; that number is the loop's own seconds of processor time for each unit, since
+one process serves all.
 """
 
 from __future__ import annotations

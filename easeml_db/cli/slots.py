@@ -31,7 +31,7 @@ slots = listing_group("slots", "List slots (without a command), or add, drain, r
 @click.option("--segment", help="Where (default: local).")
 @click.option("--n-threads", type=int, help="CPU threads of each (default: 1).")
 @click.option("--device", help="cpu, cpu:N (the N-th cores, for slots to share) or cuda:N (default: cpu).")
-@click.option("--memory-limit-bytes", type=int, help="Memory that a unit may take (default: no limit).")
+@click.option("--memory-limit-bytes", type=int, help="Memory of a unit (default: its share; on a GPU no limit).")
 @group_options
 def add_slots(n: int, dsn: str | None, as_json: bool, **named: object) -> None:
     """Add N slots; runs under way use them at once."""

@@ -24,7 +24,7 @@ SETTINGS = (
     click.option("--deadline", help="When its runs should have ended, as PostgreSQL reads times."),
     click.option("--max-runs", type=int, help="Queued and running runs at a time (default: no limit)."),
     click.option("--max-slots", type=int, help="Slots at a time (default: no limit)."),
-    click.option("--max-bytes", type=int, help="Bytes of packed data and kept states (default: no limit)."),
+    click.option("--max-bytes", type=int, help="Bytes of its rows, states and examples (default: no limit)."),
     click.option("--max-hours", type=float, help="Slot hours of all its units (default: no limit)."),
 )
 

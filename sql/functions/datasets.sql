@@ -156,7 +156,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer, text) IS
 $$Registers a table or view as a dataset and returns the dataset's id. It shuffles the rows once, splits them into training, validation and test rows
-(stratified by label; a class with at least three rows has one in each split), and packs them into partitions. No row leaves the database.
+(stratified by label; a class with at least three rows has one in each split), and packs them into partitions. No row leaves the database, except from node to node with shuffle across.
 name: any text, but different from the names of your other datasets. source: a table or view that you may read, written as in SQL.
 inputs: columns of numbers, booleans, dates, text and other categories, arrays of numbers of one shape, or one bytea of 8-bit values with input_shape. A NULL input is imputed and flagged.
 Without inputs, it takes all columns except those with another role here, those that only identify rows (uuid, identity columns, 100 or more consecutive whole numbers, a primary key of one column that is not a date), and those whose types cannot be inputs. A notice lists what it took and what it left out.

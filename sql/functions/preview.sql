@@ -52,5 +52,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.preview_procedure(text, integer, integer, jsonb, text, text[], jsonb, bigint) IS
-$$Shows what a run would train, with the arguments of easeml.select_models; it writes nothing. Each row is a rung: at most n_trials trials of a bracket reach n_epochs epochs,
+$$Shows what a run would train, with those arguments of easeml.select_models that say what is searched; it writes nothing. Each row is a rung: at most n_trials trials of a bracket reach n_epochs epochs,
 and together they train total_epochs epochs beyond the rung before. Without a dataset and architectures it shows the plan of one arm. max_epochs: by default 100. For asha and race the figures are upper limits; for pbt a rung is a round.$$;

@@ -79,7 +79,7 @@ BEGIN
         SELECT o.event_id FROM easeml.events o WHERE o.run_id = run.run_id AND o.kind IN ('cancelled', 'resumed') ORDER BY o.event_id DESC OFFSET 200 LIMIT 1);
 END
 $$;
-COMMENT ON FUNCTION easeml.note_run(easeml.runs, text, name) IS 'Notifies the coordinator of a change to a run and adds it to the run''s history, which keeps the last 200 (internal).';
+COMMENT ON FUNCTION easeml.note_run(easeml.runs, text, name) IS 'Adds a change of a run to its history, which keeps the last 200 cancels and resumes (internal).';
 
 CREATE FUNCTION easeml.lock_trials(run_id bigint) RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT FROM easeml.trials t WHERE t.run_id = lock_trials.run_id AND t.status <> 'finished' ORDER BY t.trial_id FOR NO KEY UPDATE;

@@ -102,7 +102,7 @@ BEGIN
     PERFORM easeml.request('set_labelling_function', jsonb_build_object('task', task, 'is_added', false, 'function', format('%I.%I', names[1], names[2])));
 END
 $$;
-COMMENT ON FUNCTION easeml.remove_labelling_function(text, text) IS 'Removes a labelling function from a task. Its labels stay; easeml.create_task says how to switch examples off.';
+COMMENT ON FUNCTION easeml.remove_labelling_function(text, text) IS 'Removes a labelling function from a task. Its labels stay; to switch an example off: UPDATE the view name_refine SET is_on = false.';
 
 CREATE FUNCTION easeml.labelling_function(task easeml.tasks, function text) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -42,7 +42,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.set_policy(text, text, bigint, double precision, integer) IS
-    'Sets the policy by which the coordinator chooses, from its next decision on, which run opens its next arm, and the prior of runs that begin later; easeml.policies lists both. max_wait_seconds: how long a tenant without a slot waits for arms of others (60 at first). default_max_runs: queued and running runs at a time of tenants without a limit of their own (100 at first). NULL leaves a setting as it is. Administrators only.';
+    'Sets the policy by which the coordinator chooses, from its next decision on, which run opens its next arm, and the prior of runs that begin later; easeml.policies lists both. max_wait_seconds: how long a tenant without a slot waits for arms of others (60 at first). default_max_runs: queued and running runs at a time of tenants without a row in easeml.tenants (100 at first). NULL leaves a setting as it is. Administrators only.';
 
 CREATE FUNCTION easeml.quality(metric text, metric_value double precision, r2 double precision) RETURNS double precision LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     -- greatest and least ignore NULL, and treat NaN as the largest number.

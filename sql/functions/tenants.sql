@@ -96,7 +96,7 @@ $$;
 COMMENT ON FUNCTION easeml.create_tenant(text, double precision, timestamptz, integer, integer, bigint, double precision) IS
 $$Makes an existing role a tenant: grants it easeml_tenant and records its weight, deadline and limits. NULL means no deadline or no limit.
 weight: share of the slots relative to other tenants. deadline: when its runs should have ended. max_runs: queued and running runs at a time.
-max_slots: slots at a time. max_bytes: packed blocks and kept states. max_hours: slot hours of all its units.$$;
+max_slots: slots at a time. max_bytes: packed rows (copies on nodes included), kept states, examples of tasks, encoders, events, refreshes and answers of nodes. max_hours: slot hours of all its units.$$;
 
 CREATE FUNCTION easeml.alter_tenant(
     role text,

@@ -39,5 +39,5 @@ COMMENT ON COLUMN easeml.health.units_failed IS 'Units that failed by themselves
 COMMENT ON COLUMN easeml.health.units_lost IS 'Units that were lost with their session and queued again.';
 COMMENT ON COLUMN easeml.health.pilots IS 'Trials that were timed.';
 COMMENT ON COLUMN easeml.health.slots_stuck IS 'Slots that were given up.';
-COMMENT ON COLUMN easeml.health.runs_changed IS 'Changes of runs that it was notified of.';
+COMMENT ON COLUMN easeml.health.runs_changed IS 'Changes of runs that it found.';
 COMMENT ON COLUMN easeml.health.instances_failed IS 'Instances that did not come up, or died.';

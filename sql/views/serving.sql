@@ -12,7 +12,7 @@ LEFT JOIN LATERAL (
     ORDER BY CASE WHEN v.task_id IS NOT NULL AND n.status = 'finished' THEN d.version END DESC NULLS LAST, CASE WHEN m.is_higher_better THEN -c.best_metric_value ELSE c.best_metric_value END NULLS LAST, c.best_loss, c.architecture <> 'ensemble', c.trial_id LIMIT 1) b ON true
 LEFT JOIN easeml.trials t ON t.trial_id = coalesce(p.trial_id, b.trial_id)
 LEFT JOIN easeml.runs r ON r.run_id = t.run_id;
-COMMENT ON VIEW easeml.answering IS 'The trial that answers for each dataset: the deployed one, else the best of the runs that rank by the dataset''s metric, over all versions (for a task only the newest version with a finished run). Of equal trials the one with the lower loss answers, then the oldest (internal).';
+COMMENT ON VIEW easeml.answering IS 'The trial that answers for each dataset: the deployed one, else the best of the runs that rank by the dataset''s metric, over all versions (for a task only the newest version with a finished run). Of equal trials the one with the lower loss answers, then an ensemble, then the oldest (internal).';
 COMMENT ON COLUMN easeml.answering.tenant IS 'Tenant that owns the dataset.';
 COMMENT ON COLUMN easeml.answering.dataset_name IS 'The dataset.';
 COMMENT ON COLUMN easeml.answering.metric IS 'Metric of the dataset.';
@@ -49,7 +49,7 @@ COMMENT ON COLUMN easeml.serving.architecture IS 'Its architecture, see easeml.a
 COMMENT ON COLUMN easeml.serving.metric IS 'The metric of the dataset: that of its first run, or the one that easeml.set_serving_metric chose.';
 COMMENT ON COLUMN easeml.serving.validation_metric IS 'Value of that metric on the validation rows, at the trial''s best epoch.';
 COMMENT ON COLUMN easeml.serving.best_epoch IS 'The epoch whose state answers.';
-COMMENT ON COLUMN easeml.serving.is_deployed IS 'Whether it was chosen by hand (easeml.deploy, easeml.rollback).';
+COMMENT ON COLUMN easeml.serving.is_deployed IS 'Whether it was deployed: by hand (easeml.deploy, easeml.rollback) or by a refresh.';
 COMMENT ON COLUMN easeml.serving.reason IS 'Why it answers, in words.';
 COMMENT ON COLUMN easeml.serving.since IS 'When it began to answer.';
 
@@ -64,7 +64,7 @@ COMMENT ON COLUMN easeml.serving_history.dataset_name IS 'The dataset.';
 COMMENT ON COLUMN easeml.serving_history.since IS 'When the trial began to answer.';
 COMMENT ON COLUMN easeml.serving_history.trial_id IS 'The trial that answered from then on; null if none did.';
 COMMENT ON COLUMN easeml.serving_history.reason IS 'better (by the metric), deployed, undeployed, rolled back, dropped (the former trial was dropped by force), metric (another metric was chosen) or refreshed (better on new rows, see easeml.refresh_history).';
-COMMENT ON COLUMN easeml.serving_history.is_deployed IS 'Whether it was chosen by hand.';
+COMMENT ON COLUMN easeml.serving_history.is_deployed IS 'Whether it was deployed, by hand or by a refresh.';
 COMMENT ON COLUMN easeml.serving_history.metric IS 'Metric of the dataset at that time.';
 COMMENT ON COLUMN easeml.serving_history.metric_value IS 'Value of that metric on the validation rows at that time.';
 COMMENT ON COLUMN easeml.serving_history.is_kept IS 'Whether the trial still exists, so that easeml.deploy can choose it.';

@@ -35,7 +35,7 @@ COMMENT ON COLUMN easeml.tenant_status.max_hours IS 'Slot hours that it may use;
 COMMENT ON COLUMN easeml.tenant_status.n_open_runs IS 'Number of its queued and running runs.';
 COMMENT ON COLUMN easeml.tenant_status.n_queued_runs IS 'Number of its queued runs.';
 COMMENT ON COLUMN easeml.tenant_status.n_busy_slots IS 'Number of slots that run its units now.';
-COMMENT ON COLUMN easeml.tenant_status.used_bytes IS 'Bytes of its packed blocks, encoders, events, refreshes and live checkpoints, and of the tables of examples of its tasks.';
+COMMENT ON COLUMN easeml.tenant_status.used_bytes IS 'Bytes of its packed rows (copies on nodes included), kept states, examples of tasks, encoders, events, refreshes and answers of nodes.';
 COMMENT ON COLUMN easeml.tenant_status.used_hours IS 'Slot hours of all its recorded units, those of dropped runs included.';
 COMMENT ON COLUMN easeml.tenant_status.created_at IS 'When it became a tenant; null without settings of its own.';
 COMMENT ON COLUMN easeml.tenant_status.n_waiting_arms IS 'Number of arms of its open runs that wait to be opened.';

@@ -25,7 +25,7 @@ COMMENT ON VIEW easeml.run_traffic IS 'How much state each run stored, how much 
 
 COMMENT ON COLUMN easeml.run_traffic.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.run_traffic.n_units IS 'Number of recorded units.';
-COMMENT ON COLUMN easeml.run_traffic.n_hops IS 'Number of units that read their state from the tables because their session did not hold the trial.';
+COMMENT ON COLUMN easeml.run_traffic.n_hops IS 'Number of units that read their state from the tables because their session did not hold the trial: it came from another slot, or its session had dropped it.';
 COMMENT ON COLUMN easeml.run_traffic.bytes_hopped IS 'Bytes of state that those units read.';
 COMMENT ON COLUMN easeml.run_traffic.bytes_stored IS 'Bytes of state that training units wrote, pruned states included.';
 COMMENT ON COLUMN easeml.run_traffic.n_live_states IS 'Number of states that are kept: of each trial the newest and that of its best epoch.';
