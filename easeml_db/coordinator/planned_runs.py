@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from easeml_db.coordinator.arm_opening import ArmOpening
+from easeml_db.coordinator.faults import faults_of
 from easeml_db.coordinator.instances import Instances
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.clock import Clock
@@ -22,7 +23,7 @@ from easeml_db.decisions.hopper.open_run import OpenRun
 from easeml_db.decisions.planner.job import StageKey
 from easeml_db.decisions.planner.replanning import Circumstances, Rest, leaves_plan, replan
 from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan, StageRecord, stages_under_way
-from easeml_db.errors import EasemlError
+from easeml_db.errors import EasemlError, InvalidArgument, InvalidData
 
 LEAST_CHECK_SECONDS, CHECK_SHARE = 2.0, 0.02  # of the time that the plan takes: how often a run is forecast
 RESTS = 20  # times as long as that took: meanwhile the loop did nothing else, and slots waited for it
@@ -80,7 +81,11 @@ class PlannedRuns:
         for run_id in self._instances.runs() - planned:
             await self._instances.release(self._left_over(run_id))
         for run_id in list(planned):  # a run that cannot be served leaves them
-            await self._follow(self._dispatcher.runs[run_id], now_seconds)
+            try:
+                with faults_of(run_id):
+                    await self._follow(self._dispatcher.runs[run_id], now_seconds)
+            except (InvalidArgument, InvalidData) as error:  # of this run's plan, its price list or its times
+                await self._arms.fail(run_id, str(error))
         await self._instances.settle(now_seconds)
 
     def _left_over(self, run_id: int) -> list[int]:

@@ -15,6 +15,7 @@ from easeml_db.decisions.planner.prices import InstanceType
 from easeml_db.decisions.planner.replanning import Circumstances
 from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan
 from easeml_db.decisions.planner.shares import slots_to_be_had
+from easeml_db.errors import InvalidData
 from easeml_db.words.instance import Instance
 
 
@@ -138,5 +139,8 @@ class Sizing:
 
 
 def type_named(plan: RunPlan, name: str) -> InstanceType:
-    """Return an instance type of the plan's price list."""
-    return next(each for each in plan.prices.types if each.name == name)
+    """Return an instance type of the plan's price list. Raises InvalidData where the list has it no more."""
+    for each in plan.prices.types:
+        if each.name == name:
+            return each
+    raise InvalidData(f"price list {plan.prices.name} has no instance type {name} any more, which the plan needs")

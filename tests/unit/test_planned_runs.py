@@ -17,7 +17,15 @@ from easeml_db.simulated import CloudFaults, SimulatedWorld, new_run
 from easeml_db.simulated.plan_stores import SimulatedInstances, SimulatedProvisioner
 from easeml_db.words.tenant import Tenancy, Tenant
 from easeml_experiments.planner.executions import execution, known_rows, search_for, searched_run
-from tests.unit.planned_worlds import LOCAL_SLOT, finished_seconds, first_plan, planned_run, serve, world_with
+from tests.unit.planned_worlds import (
+    LOCAL_SLOT,
+    finished_seconds,
+    first_plan,
+    one_stage,
+    planned_run,
+    serve,
+    world_with,
+)
 
 PRICES = PriceList("local", (LOCAL_SLOT,))
 
@@ -191,6 +199,29 @@ def test_a_run_for_which_no_instance_ever_comes_up_fails_with_the_reason():
     assert world.tables.runs_by_id[1].status == "failed"
     assert any("no instance comes up: it did not come up" in text for _, text in world.tables.notes)
     check_nothing_leaked(world)
+
+
+def test_a_run_whose_price_list_has_changed_fails_alone():
+    runs = [planned_run(), new_run(2, n_trials=2, n_partitions=2, max_epochs=2)]
+    plan = first_plan(runs[0], CLOUD, Goal(56.0), provisioner="cloud")
+    renamed = replace(plan, prices=PriceList("cloud", (replace(MACHINE, name="larger"),)))
+    world = world_with(runs, [renamed], n_slots=1, cloud_faults=CloudFaults())
+    serve(world)
+    assert {run_id: run.status for run_id, run in world.tables.runs_by_id.items()} == {1: "failed", 2: "finished"}
+    assert any("has no instance type machine any more" in text for _, text in world.tables.notes)
+    check_nothing_leaked(world)
+
+
+def test_an_error_that_nobody_foresaw_in_a_plan_ends_its_run_alone(monkeypatch):
+    def fail(*_arguments):
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr("easeml_db.coordinator.sizing.Sizing.surplus", fail)
+    world = world_with(
+        [planned_run(), new_run(2, n_trials=2, n_partitions=2, max_epochs=2)], [one_stage(1, 1)], n_slots=1
+    )
+    serve(world)
+    assert {run_id: run.status for run_id, run in world.tables.runs_by_id.items()} == {1: "failed", 2: "finished"}
 
 
 FOUR = InstanceType("four", "cpu", 4, 3600.0, max_instances=2)
