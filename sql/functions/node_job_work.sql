@@ -22,8 +22,9 @@ CREATE FUNCTION easeml.wanted_node_jobs() RETURNS bigint[] LANGUAGE plpgsql SECU
 BEGIN
     -- Its own statement waits for each, in a session that only easeml_owner and its role see.
     UPDATE easeml.node_jobs j SET ended_at = clock_timestamp(), problem = '{"sqlstate": "57014", "message": "whoever asked for it does not wait any more"}'
-    WHERE j.ended_at IS NULL AND j.asker_pid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity a
-        WHERE a.pid = j.asker_pid AND a.backend_start = j.asker_started AND a.query_start IS NOT DISTINCT FROM j.asker_asked AND a.state IN ('active', 'disabled'));
+    WHERE j.job_id IN (SELECT o.job_id FROM easeml.node_jobs o WHERE o.ended_at IS NULL AND o.asker_pid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity a
+        WHERE a.pid = o.asker_pid AND a.backend_start = o.asker_started AND a.query_start IS NOT DISTINCT FROM o.asker_asked AND a.state IN ('active', 'disabled'))
+        FOR NO KEY UPDATE OF o SKIP LOCKED);
     RETURN ARRAY(SELECT j.job_id FROM easeml.node_jobs j WHERE j.ended_at IS NULL);
 END
 $$;
@@ -33,9 +34,9 @@ CREATE FUNCTION easeml.next_node_job(busy name[] DEFAULT '{}') RETURNS jsonb LAN
 DECLARE
     asked easeml.node_jobs;
 BEGIN
-    -- Tenants take turns: whose last one began earliest is next.
+    -- Tenants take turns: whose last one began earliest is next. One that an open transaction has locked waits for it, and for it alone.
     SELECT j.* INTO asked FROM easeml.node_jobs j WHERE j.ended_at IS NULL AND (j.not_before IS NULL OR j.not_before <= clock_timestamp()) AND j.tenant <> ALL (busy)
-    ORDER BY (SELECT max(o.started_at) FROM easeml.node_jobs o WHERE o.tenant = j.tenant) NULLS FIRST, j.asked_at LIMIT 1;
+    ORDER BY (SELECT max(o.started_at) FROM easeml.node_jobs o WHERE o.tenant = j.tenant) NULLS FIRST, j.asked_at LIMIT 1 FOR NO KEY UPDATE OF j SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;

@@ -4,10 +4,11 @@ CREATE FUNCTION easeml.next_packing(busy name[] DEFAULT '{}') RETURNS jsonb LANG
 DECLARE
     asked easeml.packings;
 BEGIN
-    -- Tenants take turns: whose last one began or ended earliest is next. One that was packed is a dataset, and no packing any more.
+    -- Tenants take turns: whose last one began or ended earliest is next. One that was packed is a dataset, and no packing any more. One that an open
+    -- transaction has locked waits for it, and for it alone.
     SELECT k.* INTO asked FROM easeml.packings k WHERE k.failed_at IS NULL AND (k.not_before IS NULL OR k.not_before <= clock_timestamp()) AND k.tenant <> ALL (busy)
     ORDER BY greatest((SELECT max(o.started_at) FROM easeml.packings o WHERE o.tenant = k.tenant),
-        (SELECT max(d.created_at) FROM easeml.datasets d WHERE d.tenant = k.tenant AND d.shuffle IS NOT NULL)) NULLS FIRST, k.asked_at LIMIT 1;
+        (SELECT max(d.created_at) FROM easeml.datasets d WHERE d.tenant = k.tenant AND d.shuffle IS NOT NULL)) NULLS FIRST, k.asked_at LIMIT 1 FOR NO KEY UPDATE OF k SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;

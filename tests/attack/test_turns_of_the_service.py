@@ -57,6 +57,20 @@ def test_who_had_rows_packed_on_nodes_waits_for_others_although_it_asked_before(
     module_database.execute("DELETE FROM easeml.packings")
 
 
+def test_an_open_transaction_that_drops_a_waiting_dataset_holds_up_no_packing_of_others(
+    module_database: Session, tenants: dict[str, Session]
+) -> None:
+    for dataset_id, tenant, minutes in ((1001, "mallory", 9), (1003, "victim", 1)):
+        module_database.execute(WAITING, [dataset_id, tenant, f"waiting {dataset_id}", tenant, minutes])
+    with tenants["mallory"].transaction():
+        tenants["mallory"].execute("SELECT easeml.drop_dataset('waiting 1001')")
+        with module_database.transaction():
+            module_database.execute("SET LOCAL lock_timeout = '250ms'")
+            assert module_database.value("SELECT easeml.next_packing() -> 'number'") == 1003
+    assert module_database.values("SELECT dataset_id FROM easeml.packings") == [1003]
+    module_database.execute("DELETE FROM easeml.packings")
+
+
 def test_who_starts_very_many_runs_does_not_teach_the_priors_of_all_alone(
     module_database: Session, tenants: dict[str, Session]
 ) -> None:

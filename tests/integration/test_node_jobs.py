@@ -332,6 +332,20 @@ def test_whatever_a_job_raises_is_told_and_ends_that_job(
     assert control.value(STATUS, job_id) == "failed"
 
 
+def test_an_open_transaction_that_holds_a_job_holds_up_no_job_of_others(
+    control: Session, trials: dict[str, int]
+) -> None:
+    held_job, other_job = ask(control, "replay", trials[FIRST]), ask(control, "replay", trials[SECOND])
+    control.execute("UPDATE easeml.node_jobs SET asker_pid = 0 WHERE job_id = %s", [held_job])
+    with control.again() as holder, holder.transaction():
+        holder.execute("DELETE FROM easeml.node_jobs WHERE job_id = %s", [held_job])
+        with control.transaction():
+            control.execute("SET LOCAL lock_timeout = '250ms'")
+            assert set(control.value("SELECT easeml.wanted_node_jobs()")) == {held_job, other_job}
+            assert control.value("SELECT easeml.next_node_job() -> 'number'") == other_job
+    assert control.value("SELECT easeml.wanted_node_jobs()") == [other_job]
+
+
 def test_the_state_of_a_replay_is_no_garbage(
     control: Session, nodes: dict[str, Session], trials: dict[str, int]
 ) -> None:
