@@ -12,6 +12,7 @@ class FailedTime:
     def __init__(self, tenancy: TenancyStore, due: dict[str, float]) -> None:
         self._tenancy, self._due = tenancy, due
         self._begun: dict[int, tuple[float, str]] = {}  # time and tenant, by the first slot of a unit or gang
+        self._held: set[str] = set()  # tenants whose open transactions had locked their rows
 
     def begun(self, slot_id: int, tenant: str, now_seconds: float) -> None:
         """Note that a unit begins: its run may be gone when it ends."""
@@ -25,7 +26,16 @@ class FailedTime:
             self._due[tenant] = self._due.get(tenant, 0.0) + seconds
 
     async def charge(self) -> None:
-        """Record what is due; if a tenant's open transaction has locked its row, do so later."""
-        for tenant, seconds in list(self._due.items()):
-            if await self._tenancy.charge(tenant, seconds):
+        """Record what is due, but for tenants whose open transactions had locked their rows: each failed unit of theirs
+        would have all others wait for the lock.
+        """
+        for tenant in [tenant for tenant in self._due if tenant not in self._held]:
+            if await self._tenancy.charge(tenant, self._due[tenant]):
                 del self._due[tenant]
+            else:
+                self._held.add(tenant)
+
+    async def charge_held(self) -> None:
+        """Record all that is due, once a heartbeat."""
+        self._held.clear()
+        await self.charge()

@@ -117,7 +117,7 @@ class Coordinator:
         finally:
             await self._provisioner.close()
             await self._executor.close()
-        await self._failed_time.charge()
+        await self._failed_time.charge_held()
         await self._lease.release()
 
     async def _start_units(self) -> None:
@@ -293,7 +293,7 @@ class Coordinator:
             with contextlib.suppress(OutOfSpace):
                 await self._lease.heartbeat()
                 await self._arms.fail_later()
-                await self._failed_time.charge()  # charges that a lock of somebody's transaction delayed
+                await self._failed_time.charge_held()
             await self._tasks.advance()
             if await self._slots.recover():
                 await self._open_slots()

@@ -23,6 +23,8 @@ from easeml_db.errors import (
 Kind = TypeVar("Kind", bound=psycopg.AsyncConnection[dict[str, Any]])
 SAFE_PATH: LiteralString = "pg_catalog, pg_temp"  # a tenant may make objects anywhere else, by names that are ours
 PATH_SETTING = {"search_path": SAFE_PATH.replace(" ", "")}
+# What the service does has limits of its own: a timeout of the database is meant for its users.
+SERVICE_SETTINGS = {"statement_timeout": "0"}
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
 MISSING = ("3F000", "42P01", "42883")  # a schema, a relation or a function that is not there
 MISSING_SCHEMA = re.compile(r"\beaseml\b")
@@ -41,7 +43,7 @@ async def connect(dsn: str, application_name: str, **settings: str) -> psycopg.A
 
 async def connect_as(kind: type[Kind], dsn: str, application_name: str, settings: Mapping[str, str]) -> Kind:
     """Open a connection of a class. Raises ServerUnavailable if there is no server."""
-    options = " ".join(f"-c {name}={value}" for name, value in {**settings, **PATH_SETTING}.items())
+    options = " ".join(f"-c {name}={value}" for name, value in {**SERVICE_SETTINGS, **settings, **PATH_SETTING}.items())
     try:
         return await kind.connect(
             dsn, autocommit=True, application_name=application_name, options=options,

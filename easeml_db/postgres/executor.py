@@ -21,6 +21,7 @@ from easeml_db.coordinator.ports.messages import (
 )
 from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.errors import EasemlError, SlotLost, from_sqlstate
+from easeml_db.postgres import background
 from easeml_db.postgres.engines import Engine
 from easeml_db.postgres.gang_call import GangCall, Outcome, Tokens
 from easeml_db.postgres.unit_session import Result, UnitSession
@@ -28,6 +29,7 @@ from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import PILOT
 
 CLOSE_SECONDS = 3.0
+CANCEL_SECONDS = 0.05  # for which the loop waits; a server that answers has been asked by then
 RECONNECT_SECONDS = (0.1, 0.5, 1.0, 2.0)
 SILENT_ATTEMPTS = 3  # a restart of the server is no news, a slot that cannot come back is
 WATCH_SECONDS = 1.0
@@ -55,6 +57,7 @@ class PostgresExecutor:
         self._connecting: dict[int, asyncio.Task[None]] = {}  # by slot
         self._orders: dict[int, Order] = {}  # not answered yet, by slot
         self._calls: dict[int, GangCall] = {}  # their calls, by slot
+        self._asking: set[asyncio.Task[None]] = set()  # units to stop
 
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots side by side, and close those of all others."""
@@ -75,16 +78,22 @@ class PostgresExecutor:
             self._orders[slot_id], self._tasks[slot_id] = order, task
 
     async def cancel(self, slot_id: int) -> None:
-        """Ask the slot's unit to stop; its gang stops with it."""
+        """Ask the slot's unit to stop; its gang stops with it. A server that is slow to answer is asked in the
+        background: nobody else's unit waits for it.
+        """
         session = self._sessions.get(slot_id)
         if session is not None:
-            await session.cancel()
+            asking = background.begin(session.cancel())
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
+            await asyncio.wait([asking], timeout=CANCEL_SECONDS)
 
     async def close(self) -> None:
         """Cancel running units and close all sessions."""
         await self.open([])
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in (self._watching, *self._asking):
+            if task is not None:
+                task.cancel()
         await self._engine.close()
 
     async def _run(self, order: Order) -> None:

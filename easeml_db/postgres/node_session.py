@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from easeml_db.errors import CorruptCheckpoint, EasemlError, NotFound, OutOfSpace, SlotLost, TrialFailed
+from easeml_db.errors import (
+    CorruptCheckpoint,
+    EasemlError,
+    NotFound,
+    OutOfSpace,
+    ServerUnavailable,
+    SlotLost,
+    TrialFailed,
+)
 from easeml_db.postgres.connection import is_replaced, unit_error
 from easeml_db.postgres.node_hub import Hop, NodeHub
 from easeml_db.postgres.node_orders import ends_epoch, later, mates_of, parts_of, recorded_order
@@ -109,6 +117,8 @@ class NodeUnitSession:
             if isinstance(found, OutOfSpace):
                 self._hub.make_room(json.loads(text)["lease_number"])
             raise found from error
+        except ServerUnavailable as error:  # in the midst of a transfer: the unit is blameless, and runs again
+            raise SlotLost(str(error)) from error
 
     async def cancel(self) -> None:
         """Ask the unit to stop, wherever it is."""

@@ -7,7 +7,9 @@ written together, and one timer is put off for all of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -28,11 +30,24 @@ async def copy_rows(source: Connection, target: Connection, query: sql.Composabl
     n_bytes = 0
     read = sql.SQL(OUT).format(query)
     write = sql.SQL("COPY {} FROM STDIN (FORMAT binary)").format(into)
-    async with source.cursor().copy(read) as rows, target.cursor().copy(write) as written:
+    async with copying(source.cursor().copy(read)) as rows, copying(target.cursor().copy(write)) as written:
         while pieces := await _next_pieces(rows):
             n_bytes += len(pieces)
             await soon(written.write(pieces))
     return n_bytes
+
+
+@asynccontextmanager
+async def copying(copy: AbstractAsyncContextManager[psycopg.AsyncCopy]) -> AsyncIterator[psycopg.AsyncCopy]:
+    """Begin and end a COPY of a server that may be stopped. Raises ServerUnavailable."""
+    begun = await soon(copy.__aenter__())
+    try:
+        yield begun
+    except BaseException as error:
+        with contextlib.suppress(ServerUnavailable):
+            await soon(copy.__aexit__(type(error), error, error.__traceback__))
+        raise
+    await soon(copy.__aexit__(None, None, None))
 
 
 async def _next_pieces(rows: psycopg.AsyncCopy) -> bytes:

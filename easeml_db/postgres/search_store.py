@@ -20,7 +20,7 @@ from easeml_db.words.run import Run
 # What is answered within this time is waited for: the loop would lose as much by looking for other things to do.
 SHORT_SECONDS = 0.002
 LOOK_SECONDS = 0.01
-NEVER = 1_000_000_000
+NEVER, USUAL = 1_000_000_000, gc.get_threshold()[2]
 
 
 class PostgresSearches:
@@ -71,13 +71,14 @@ def _thought_about(question: Callable[[], Answered]) -> Answered:
 @contextmanager
 def _no_full_collection() -> Iterator[None]:
     """Put off to look for garbage among everything, which holds all threads: a model of ten thousand results is a
-    million objects, and gone when the question is answered. Of one thread at a time."""
-    first, second, third = gc.get_threshold()
+    million objects, and gone when the question is answered. If the ports are opened anew
+    meanwhile, two threads think for a while: whichever ends puts the usual threshold back."""
+    first, second, _ = gc.get_threshold()
     gc.set_threshold(first, second, NEVER)
     try:
         yield
     finally:
-        gc.set_threshold(first, second, third)
+        gc.set_threshold(first, second, USUAL)
 
 
 def _history(row: Mapping[str, Any]) -> TrialHistory:

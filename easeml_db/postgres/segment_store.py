@@ -9,7 +9,7 @@ from typing import Any, LiteralString
 from psycopg import sql
 
 from easeml_db.postgres.node_store import Arrival, Connection, Facts, KnownState, Part
-from easeml_db.postgres.row_copies import copy_rows
+from easeml_db.postgres.row_copies import copy_rows, soon
 
 FACTS = "SELECT easeml_segment.node_facts() AS facts"
 HOLD = "SELECT easeml_segment.hold(%s)"
@@ -97,7 +97,7 @@ class ControlSource:
 
     async def last_block(self, part: Part) -> int:
         """Return the number of the last block of a part, -1 if it has none."""
-        row = await (await self._connection.execute(self._last_block(part))).fetchone()
+        row = await (await soon(self._connection.execute(self._last_block(part)))).fetchone()
         return int((row or {"last": -1})["last"])
 
     def _last_block(self, part: Part) -> sql.Composed:
@@ -146,7 +146,7 @@ class SegmentStore(ControlSource):
 
     async def has_part(self, part: Part) -> bool:
         """Return whether the rows of a part are here."""
-        return bool(await self._rows(HAS_PART, part.dataset_id, part.split, part.partition_number))
+        return bool(await soon(self._rows(HAS_PART, part.dataset_id, part.split, part.partition_number)))
 
     async def begin_dataset(self, dataset_id: int, encoder: str) -> None:
         """Note the encoder of a dataset, which may be noted already."""
@@ -171,12 +171,13 @@ class SegmentStore(ControlSource):
 
     async def has_state(self, state: KnownState) -> bool:
         """Return whether the bytes of a state are here."""
-        return bool(await self._rows(HAS_STATE, state.checkpoint_id, state.trial_id, state.sha256))
+        return bool(await soon(self._rows(HAS_STATE, state.checkpoint_id, state.trial_id, state.sha256)))
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
         """Begin a transaction, and the row of a state; return False if there is one already."""
         # In one message: each that a hop waits for is a good part of what a small state takes.
-        begun = await self._connection.execute(sql.SQL("BEGIN; {}").format(self._new_state(state, lease_number)))
+        statement = sql.SQL("BEGIN; {}").format(self._new_state(state, lease_number))
+        begun = await soon(self._connection.execute(statement))
         begun.nextset()
         return await begun.fetchone() is not None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 
-from easeml_db.errors import InvalidData, NotFound, RowsHeld
+from easeml_db.errors import EasemlError, InvalidData, NotFound, RowsHeld
 from easeml_db.postgres.connection import connect, out_of_space, rows_held, server_error, unavailable
 from easeml_db.postgres.queries import queries
 from easeml_db.postgres.versions import EXTENSION, check_version
@@ -29,8 +30,13 @@ class StoreSession:
     async def open(self) -> None:
         """Connect. Raises VersionMismatch where the extension is missing or of another version."""
         self._connection = await connect(self.dsn, self._application_name, **self._settings)
-        row = await (await self._connection.execute(EXTENSION)).fetchone()
-        check_version(None if row is None else row["extversion"])
+        try:
+            with _errors_of_ours():
+                row = await (await self._connection.execute(EXTENSION)).fetchone()
+            check_version(None if row is None else row["extversion"])
+        except (EasemlError, asyncio.CancelledError):
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Close the connection."""
@@ -57,20 +63,27 @@ class StoreSession:
     async def rows(self, name: str, **values: object) -> list[dict[str, Any]]:
         """Return the rows of a query; every query may name the lease."""
         statement = queries("coordinator")[name].encode()
-        try:
+        with _errors_of_ours():
             cursor = await self._connection.execute(statement, {"lease_number": self.lease_number, **values})
             return await _fetched(cursor) if cursor.description else []
-        except psycopg.errors.LockNotAvailable as error:
-            raise rows_held(error) from error
-        except psycopg.errors.DiskFull as error:
-            raise out_of_space(error) from error
-        except psycopg.OperationalError as error:
-            is_of_the_row = (error.sqlstate or "").startswith("54")  # a limit of the server, such as nesting
-            raise (server_error(error) if is_of_the_row else unavailable(error)) from error
-        except psycopg.Error as error:
-            raise server_error(error) from error
-        except (ValueError, RecursionError) as error:  # a number of 5,001 digits, JSON that nests 5,000 deep
-            raise InvalidData(f"a row cannot be read: {error}") from error
+
+
+@contextlib.contextmanager
+def _errors_of_ours() -> Iterator[None]:
+    """Raise the driver's errors as the project's own."""
+    try:
+        yield
+    except psycopg.errors.LockNotAvailable as error:
+        raise rows_held(error) from error
+    except psycopg.errors.DiskFull as error:
+        raise out_of_space(error) from error
+    except psycopg.OperationalError as error:
+        is_of_the_row = (error.sqlstate or "").startswith("54")  # a limit of the server, such as nesting
+        raise (server_error(error) if is_of_the_row else unavailable(error)) from error
+    except psycopg.Error as error:
+        raise server_error(error) from error
+    except (ValueError, RecursionError) as error:  # a number of 5,001 digits, JSON that nests 5,000 deep
+        raise InvalidData(f"a row cannot be read: {error}") from error
 
 
 async def _fetched(cursor: psycopg.AsyncCursor[dict[str, Any]]) -> list[dict[str, Any]]:

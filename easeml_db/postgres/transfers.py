@@ -14,7 +14,7 @@ from psycopg import sql
 
 from easeml_db.errors import CorruptCheckpoint, NotFound, ServerUnavailable
 from easeml_db.postgres.node_store import Connection, KnownState, NodeStore, Source
-from easeml_db.postgres.row_copies import soon
+from easeml_db.postgres.row_copies import copying, soon
 from easeml_db.postgres.segment_store import ControlSource
 
 CHUNKS_IN = "COPY easeml.checkpoint_chunks (checkpoint_id, tenant, chunk_number, bytes) FROM STDIN (FORMAT binary)"
@@ -43,7 +43,7 @@ async def bring_state(source: Source, node: NodeStore, state: KnownState, lease_
                 raise NotFound(f"checkpoint {state.checkpoint_id} is not there")
             if n_bytes < state.n_bytes:
                 raise CorruptCheckpoint(f"checkpoint {state.checkpoint_id} has {n_bytes} of its {state.n_bytes} bytes")
-        await node.connection.execute("COMMIT")
+        await soon(node.connection.execute("COMMIT"))
     except BaseException:
         with contextlib.suppress(psycopg.Error, ServerUnavailable):
             await soon(node.connection.execute("ROLLBACK"))
@@ -65,7 +65,8 @@ async def fetch_state(node: Source, control: Connection, state: KnownState, tena
     """
     read = sql.SQL(CHUNKS_OUT).format(chunks=node.chunks_of(state.checkpoint_id))
     n_bytes, digest, number = 0, hashlib.sha256(), 0
-    async with node.connection.cursor().copy(read) as rows, control.cursor().copy(CHUNKS_IN) as written:
+    reading, writing = node.connection.cursor().copy(read), control.cursor().copy(CHUNKS_IN)
+    async with copying(reading) as rows, copying(writing) as written:
         rows.set_types(["bytea"])
         written.set_types(["int8", "name", "int4", "bytea"])
         while row := await soon(rows.read_row()):

@@ -229,8 +229,8 @@ $$;
 COMMENT ON FUNCTION easeml.keep_hours() IS 'Adds the slot seconds of a dropped run to what its tenant has used (trigger).';
 CREATE TRIGGER run_hours BEFORE DELETE ON easeml.runs FOR EACH ROW EXECUTE FUNCTION easeml.keep_hours();
 
--- The service may add to what a tenant has used, and nothing else.
-CREATE FUNCTION easeml.charge(tenant name, seconds double precision) RETURNS name LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- The service may add to what a tenant has used, and nothing else. Its loop waits meanwhile, so it hardly waits for a lock of the tenant.
+CREATE FUNCTION easeml.charge(tenant name, seconds double precision) RETURNS name LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5ms' AS $$
     INSERT INTO easeml.tenant_usage AS u (tenant, dropped_seconds) VALUES (charge.tenant, greatest(charge.seconds, 0))
     ON CONFLICT (tenant) DO UPDATE SET dropped_seconds = u.dropped_seconds + EXCLUDED.dropped_seconds RETURNING u.tenant
 $$;

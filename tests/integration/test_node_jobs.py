@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,8 +14,10 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from easeml_db.errors import NotFound, SlotLost
+from easeml_db.errors import NotFound, ServerUnavailable, SlotLost
+from easeml_db.postgres import row_copies
 from easeml_db.postgres.node_hub import NodeHub
+from easeml_db.postgres.node_store import KnownState
 from easeml_db.postgres.nodes import Node
 from easeml_db.postgres.spread.jobs import do_job
 from easeml_db.postgres.spread.worker import LOOK_SECONDS, WITHOUT_NODES_SECONDS, NodeWorker, Requests, node_jobs
@@ -344,6 +348,35 @@ def test_an_open_transaction_that_holds_a_job_holds_up_no_job_of_others(
             assert set(control.value("SELECT easeml.wanted_node_jobs()")) == {held_job, other_job}
             assert control.value("SELECT easeml.next_node_job() -> 'number'") == other_job
     assert control.value("SELECT easeml.wanted_node_jobs()") == [other_job]
+
+
+def test_a_transfer_from_a_server_that_has_stopped_answering_is_given_up(
+    control: Session, nodes: dict[str, Session], trials: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection stays, so nothing but the time says that nobody answers there."""
+    monkeypatch.setattr(row_copies, "SILENCE_SECONDS", 0.5)
+    told = opened(control, ask(control, "replay", trials[FIRST]))
+    east, west = (NodeHub(control.dsn, Node(**told["nodes"][name]), StatesInUse()) for name in ("east", "west"))
+    state = KnownState(1_000_000, trials[FIRST], 10, "0" * 64)
+
+    async def send() -> None:
+        async with east._sending.taken() as source:
+            pid = source.connection.info.backend_pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            async with west._receiving.taken() as target:
+                with pytest.raises(ServerUnavailable, match="has not answered"):
+                    await east.send(target, state, lease_number(control))
+            assert east.silent_seconds() > 0
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        async with west._receiving.taken() as target:  # both are of use again
+            with pytest.raises(NotFound):
+                await east.send(target, state, lease_number(control))
+        for hub in (east, west):
+            await hub.close()
+
+    asyncio.run(asyncio.wait_for(send(), 120))
 
 
 def test_the_state_of_a_replay_is_no_garbage(

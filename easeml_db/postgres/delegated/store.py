@@ -11,7 +11,7 @@ from psycopg import sql
 from easeml_db.errors import SlotLost
 from easeml_db.postgres.delegated.statements import BLOCK_COLUMNS, CHUNK_COLUMNS, CitusWorker, Row, place_of
 from easeml_db.postgres.node_store import Arrival, Connection, KnownState, Part
-from easeml_db.postgres.row_copies import OUT, soon
+from easeml_db.postgres.row_copies import OUT, copying, soon
 from easeml_db.postgres.segment_store import COLLECT, SegmentStore
 
 # Of the worker's session: Citus hands on no settings of that on the coordinator.
@@ -41,7 +41,7 @@ class DelegatedStore(SegmentStore):
 
     async def last_block(self, part: Part) -> int:
         """Return the number of the last block of a part, -1 where it has none."""
-        (row,) = await self._found(self._last_block(part))
+        (row,) = await soon(self._found(self._last_block(part)))
         return int(row["last"])
 
     async def make_ready(self) -> None:
@@ -55,7 +55,7 @@ class DelegatedStore(SegmentStore):
         The types of what arrives have to be known."""
         n_bytes, n_written = 0, 0
         rows: list[Row] = []
-        async with source.cursor().copy(sql.SQL(OUT).format(arrival.query)) as arriving:
+        async with copying(source.cursor().copy(sql.SQL(OUT).format(arrival.query))) as arriving:
             arriving.set_types(arrival.types)
             while row := await soon(arriving.read_row()):
                 rows.append(_written(row, arrival.types))
@@ -75,8 +75,8 @@ class DelegatedStore(SegmentStore):
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
         """Begin a transaction, and the row of a state; return False where there is one already."""
-        await self._connection.execute("BEGIN")
-        return bool(await self._found(self._new_state(state, lease_number)))
+        await soon(self._connection.execute("BEGIN"))
+        return bool(await soon(self._found(self._new_state(state, lease_number))))
 
     async def collect(self, checkpoint_ids: Collection[int], lease_number: int) -> None:
         """Remove states; no VACUUM passes the coordinator, so their room is used again when the worker sees to it."""

@@ -7,7 +7,6 @@ does what nobody wants any more. Whatever one of them raises ends that one alone
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +29,7 @@ from easeml_db.postgres.store_session import LOCK_TIMEOUT, StoreSession
 LOOK_SECONDS = 0.1
 WITHOUT_NODES_SECONDS = 1.0  # until there is a node, nothing can be asked of one
 HAS_NODES = "EXISTS (SELECT FROM easeml.segments WHERE service IS NOT NULL) AS has_nodes"
+AFTER_ERROR_SECONDS = 1.0
 MOST_AT_ONCE = 4
 
 
@@ -137,9 +137,10 @@ class NodeWorker:
         while True:
             await asyncio.sleep(self.pause_seconds)
             if self._leading.lease_number:
-                # No server, rows that somebody holds: the next turn begins anew.
-                with contextlib.suppress(EasemlError, psycopg.Error):
+                try:
                     await self.take_turn()
+                except (EasemlError, psycopg.Error):  # no server, no connection left: the next turn begins anew
+                    await asyncio.sleep(AFTER_ERROR_SECONDS)
 
     async def take_turn(self) -> int:
         """End what nobody wants any more, and begin what is next; return how much is under way."""

@@ -64,9 +64,11 @@ UPDATE easeml.slots SET status = 'lost', lost_reason = %(reason)s, lost_at = clo
 UPDATE easeml.slots SET lost_reason = %(reason)s WHERE slot_id = %(slot_id)s AND status <> 'lost' AND lost_reason IS DISTINCT FROM %(reason)s
 
 -- name: recover_slots
--- Lost slots whose stuck process is gone work again.
+-- Lost slots whose stuck process is gone work again; those that an open transaction has locked, later.
 UPDATE easeml.slots s SET status = 'active', lost_reason = NULL, lost_at = NULL, backend_pid = NULL
-WHERE s.status = 'lost' AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = s.backend_pid) RETURNING s.slot_id
+WHERE s.slot_id IN (SELECT o.slot_id FROM easeml.slots o
+    WHERE o.status = 'lost' AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = o.backend_pid)
+    FOR NO KEY UPDATE SKIP LOCKED) RETURNING s.slot_id
 
 -- name: live_bytes
 -- Bytes of the states that are kept.
