@@ -206,6 +206,7 @@ def temporary_server(snapshot: Path | None = None) -> Iterator[WarmServer]:
         if administrator := _administrators.pop(server.folder, None):
             administrator.close()
         server.remove()
+        shutil.rmtree(server.folder, ignore_errors=True)  # with what tests have put there
 
 
 def copy_folder(source: Path, target: Path) -> None:

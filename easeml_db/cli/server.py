@@ -59,12 +59,15 @@ def destroy(folder: Path | None, yes: bool) -> None:
     server = embedded(folder)
     server.facts  # noqa: B018
     if not yes:
-        click.confirm(f"Remove {server.folder} with all data in it?", abort=True)
+        click.confirm(f"Remove the private server in {server.folder} with all its data?", abort=True)
     server.stop()
     remove_nodes(server)
     server.remove()
     if server.folder.exists():
-        raise NotAllowed(f"{server.folder} could not be removed whole", hint="See who owns what is left in it.")
+        left = ", ".join(sorted(path.name for path in server.folder.iterdir())[:3]) or "nothing"
+        raise NotAllowed(
+            f"{server.folder} could not be removed whole: it holds {left}", hint="See what is left in it, and whose."
+        )
     say(f"removed {server.folder}")
 
 

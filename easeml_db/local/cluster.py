@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from easeml_db.errors import InvalidArgument, ServerUnavailable
+from easeml_db.errors import InvalidArgument, NotAllowed, ServerUnavailable
 from easeml_db.local.private_files import open_to_append, write_private
 from easeml_db.local.processes import run_as_server
 
@@ -43,16 +43,20 @@ def is_initialised(cluster: Path) -> bool:
 
 
 def initialise(cluster: Path, binaries: Path) -> None:
-    """Make the data directory; the superuser's password is in a file beside it. Raises ServerUnavailable."""
-    secret = cluster.parent / "password"
-    write_private(secret, secrets.token_urlsafe(18))
+    """Make the data directory; the superuser's password is in a file beside it. Raises ServerUnavailable, NotAllowed."""
     # initdb writes PG_VERSION long before it is done. So it works in a folder beside: an interrupt leaves no half-made
     # cluster. Each attempt has a folder of its own, since an interrupted one may still be at work: it removes what it
     # made.
     if cluster.exists():
-        shutil.rmtree(cluster)
+        try:
+            cluster.rmdir()
+        except OSError as error:
+            hint = "Look what it is; move it away, or choose another folder with --data."
+            raise NotAllowed(f"{cluster} is no data directory of PostgreSQL, and not empty", hint=hint) from error
     for left in cluster.parent.glob(f"{cluster.name}.unfinished-*"):
         shutil.rmtree(left, ignore_errors=True)
+    secret = cluster.parent / "password"
+    write_private(secret, secrets.token_urlsafe(18))
     unfinished = cluster.with_name(f"{cluster.name}.unfinished-{secrets.token_hex(4)}")
     command: list[str | Path] = [
         binaries / "initdb", "-D", unfinished, "-U", SUPERUSER, "--encoding=UTF8", "--locale=C.UTF-8",

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from easeml_db.errors import NotReady
+from easeml_db.local.own_entries import FACTS
 from easeml_db.local.private_files import write_private
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
     """Return the stored facts. Raises NotReady before the first start."""
-    path = folder / "easeml.json"
+    path = folder / FACTS
     if not path.exists():
         raise NotReady(f"there is no private server in {folder}", hint="Start one: easeml up")
     facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -25,4 +26,4 @@ def remember(folder: Path, **facts: Any) -> None:
     known: dict[str, Any] = {}
     with contextlib.suppress(NotReady):
         known = read_facts(folder)
-    write_private(folder / "easeml.json", json.dumps(known | facts))
+    write_private(folder / FACTS, json.dumps(known | facts))

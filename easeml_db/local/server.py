@@ -26,6 +26,7 @@ from easeml_db.local.binaries import find_binaries
 from easeml_db.local.cluster import SUPERUSER, choose_port, configure, initialise, is_initialised
 from easeml_db.local.coordinator_process import end_coordinator, find_coordinator, launch_coordinator
 from easeml_db.local.facts_file import read_facts, remember
+from easeml_db.local.own_entries import check_entries, remove_entries
 from easeml_db.local.private_files import check_folder, make_private_folder, own_target
 from easeml_db.local.processes import (
     available_cores,
@@ -128,10 +129,10 @@ class Embedded:
         self.start()
 
     def remove(self) -> None:
-        """Stop and delete everything."""
+        """Stop the server and delete what is its own."""
         self.stop()
         shutil.rmtree(self.socket_folder, ignore_errors=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_entries(self.folder)
 
     def prepare(self, *, n_slots: int | None = None) -> None:
         """Create database, extension, service role and slots where they are missing."""
@@ -182,12 +183,15 @@ class Embedded:
         remember(self.folder, extension_version=__version__, extension_build=extension_files.fingerprint())
 
     def prepare_folders(self) -> None:
-        """Make the folders of data and socket, or check that no other user has prepared them. Raises NotAllowed."""
+        """Make the folders of data and socket, or check that no other user has prepared them, and that the first holds
+        nothing else. Raises NotAllowed.
+        """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)
         folder = own_target(self.folder)
         check_folder(folder)
+        check_entries(folder)
         os.chown(folder, *server_ids(), follow_symlinks=False)
         make_private_folder(self.socket_folder)
         self._check_entry()

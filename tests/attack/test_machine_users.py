@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.errors import NotAllowed
 from easeml_db.local import cluster, coordinator_process, server
+from easeml_db.local.cluster import initialise
 from easeml_db.local.facts_file import remember
 from easeml_db.local.private_files import (
     check_folder,
@@ -246,3 +247,28 @@ def test_a_folder_in_which_a_coordinator_was_started_has_nothing_that_its_proces
     assert said is not None
     assert not (tmp_path / "was-run").exists()
     assert f"{tmp_path}/nowhere" in said, "it came as far as the server that is not there"
+
+
+def test_a_folder_that_holds_something_else_is_taken_over_by_no_server(tmp_path: Path) -> None:
+    """The server's user would own it, and `easeml destroy` would remove it."""
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(NotAllowed, match=r"holds thesis\.tex"):
+        Embedded(tmp_path).prepare_folders()
+    assert tmp_path.stat().st_uid == os.geteuid()
+    (tmp_path / "thesis.tex").rename(tmp_path / "lost+found")
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "of-cats.png").write_text("meow")
+    with pytest.raises(NotAllowed, match="no data directory of PostgreSQL"):
+        initialise(tmp_path / "cluster", Path("/nowhere"))
+    assert (tmp_path / "cluster" / "of-cats.png").exists()
+
+
+def test_a_server_removes_what_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "easeml.json").write_text("{}")
+    (tmp_path / "socket").mkdir()
+    (tmp_path / "notes.txt").write_text("put here later")
+    Embedded(tmp_path).remove()
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    (tmp_path / "notes.txt").unlink()
+    Embedded(tmp_path).remove()
+    assert not tmp_path.exists()

@@ -1,0 +1,51 @@
+"""What a private server keeps in its folder: it takes no other folder over, and removes nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from easeml_db.errors import NotAllowed
+
+FACTS = "easeml.json"
+NAMES = frozenset(
+    {
+        "cluster", "socket", "nodes", "password", "lock", FACTS, "pg_service.conf", "coordinator.pid",
+        "coordinator.log", "server.log",
+    }
+)  # fmt: skip
+UNFINISHED = ("cluster.unfinished-", *(f".{name}." for name in sorted(NAMES)))  # what an interrupted command left
+OF_THE_DISK = "lost+found"
+
+
+def check_entries(folder: Path) -> None:
+    """Refuse a folder that is no private server's and holds something else. Raises NotAllowed."""
+    if (folder / FACTS).exists():
+        return
+    others = sorted(path.name for path in folder.iterdir() if not _is_own(path) and path.name != OF_THE_DISK)
+    if others:
+        raise NotAllowed(
+            f"{folder} is no folder of a private server: it holds {', '.join(others[:3])}"
+            + (f" and {len(others) - 3} more" if len(others) > 3 else ""),
+            hint="A private server needs a folder of its own: give an empty or a new one with --data.",
+        )
+
+
+def remove_entries(folder: Path) -> None:
+    """Remove what a private server keeps in its folder, and the folder itself if nothing else is in it."""
+    if not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        if not _is_own(path):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # not empty, or a place where a disk is mounted
+        folder.rmdir()
+
+
+def _is_own(path: Path) -> bool:
+    return path.name in NAMES or path.name.startswith(UNFINISHED)
