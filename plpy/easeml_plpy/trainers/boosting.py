@@ -62,7 +62,9 @@ class BoostingTrial:
             self._base = base_margins(self._task, wanted, weights)
         before = self._training_margins(inputs, pause)
         data = binned(self._task, parameters, inputs, targets, self._transform)
-        data.set_weight(weights).set_init_score(before.ravel(order="F"))
+        # Trials share these rows, and set_weight(None) would leave the weights of the last one there.
+        data.set_field("weight", weights)
+        data.set_init_score(before.ravel(order="F"))
         booster = boosters.grown(data, parameters.trees, parameters.rounds_per_epoch, seed, pause)
         margins = boosters.scores_of(booster, parameters.n_margins)
         if not np.isfinite(margins).all():

@@ -19,7 +19,7 @@ from easeml_plpy.metrics import measure, values
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.contract import Blueprint, Rows, Trainer, Training, check_inputs, check_rows, state_header
 from easeml_plpy.trainers.forest_rows import RowConstants, constants_from, constants_of
-from easeml_plpy.trainers.forest_trees import Trees, checked_trees, trees_of
+from easeml_plpy.trainers.forest_trees import Trees, checked_trees, of_all_classes, trees_of
 from easeml_plpy.trainers.kept_rows import Margins
 from easeml_plpy.trainers.lineage import Lineage
 from easeml_plpy.trainers.margins import row_weights
@@ -64,9 +64,10 @@ class ForestTrial:
         grown, sums = [], np.zeros((min(len(rows), LOSS_ROWS), self._task.n_outputs))
         for _ in range(self._parameters.trees_per_epoch):
             grown.append(self._grown(rows, wanted, weights, rng))
-            sums += self._spread(grown[-1], grown[-1].tree_.predict(rows[: len(sums)]).reshape(len(sums), -1))
+            answers = grown[-1].tree_.predict(rows[: len(sums)]).reshape(len(sums), -1)
+            sums += of_all_classes(grown[-1], answers, self._task.n_outputs)
             pause()
-        self._append(self._with_all_classes(trees_of(grown), grown[0]))
+        self._append(trees_of(grown, self._task.n_outputs))
         return Training(self._loss(sums / len(grown), wanted[: len(sums)]), len(rows), len(grown))
 
     def outputs(self, inputs: Rows) -> Array:
@@ -128,18 +129,6 @@ class ForestTrial:
             some = np.sort(rng.choice(len(rows), n_drawn, replace=False))
             rows, targets, weights = rows[some], targets[some], None if weights is None else weights[some]
         return one.fit(rows, targets, sample_weight=weights, check_input=False)
-
-    def _spread(self, tree: Any, answers: Array) -> Array:
-        """Return answers for all classes if training had only some of them."""
-        if self._task.kind == "regression" or len(tree.classes_) == self._task.n_outputs:
-            return answers
-        spread = np.zeros((len(answers), self._task.n_outputs), answers.dtype)
-        spread[:, tree.classes_] = answers
-        return spread
-
-    def _with_all_classes(self, trees: Trees, tree: Any) -> Trees:
-        arrays = trees.arrays()
-        return Trees(**arrays | {"values": self._spread(tree, trees.values)})
 
     def _loss(self, outputs: Array, targets: Array) -> float:
         measured = values(self._task, measure(self._task, outputs, targets))

@@ -60,9 +60,9 @@ class Trees:
         return found
 
 
-def trees_of(grown: Sequence[Any]) -> Trees:
-    """Return the trees that scikit-learn has grown; probabilities or values at the leaves."""
-    parts = [_arrays_of(tree.tree_) for tree in grown]
+def trees_of(grown: Sequence[Any], n_outputs: int) -> Trees:
+    """Return the trees that scikit-learn has grown; probabilities of all classes, or values, at the leaves."""
+    parts = [_arrays_of(tree, n_outputs) for tree in grown]
     n_nodes = np.cumsum([0, *(len(feature) for feature, _, _, _ in parts)])
     n_leaves = np.cumsum([0, *(len(values) for _, _, _, values in parts)])
     links = [
@@ -77,15 +77,25 @@ def trees_of(grown: Sequence[Any]) -> Trees:
     )
 
 
-def _arrays_of(tree: Any) -> tuple[Array, Array, Array, Array]:
+def of_all_classes(grown: Any, answers: Array, n_outputs: int) -> Array:
+    """Return answers for all classes where the tree was grown from rows of some of them only."""
+    if answers.shape[1] == n_outputs:
+        return answers
+    spread = np.zeros((len(answers), n_outputs), answers.dtype)
+    spread[:, grown.classes_] = answers
+    return spread
+
+
+def _arrays_of(grown: Any, n_outputs: int) -> tuple[Array, Array, Array, Array]:
     """Return features, thresholds, links and the values of the leaves of one tree."""
+    tree = grown.tree_
     is_split = tree.children_left >= 0
     nodes = np.flatnonzero(is_split)
     if not np.array_equal(tree.children_left[nodes], nodes + 1):
         raise TypeError("scikit-learn does not put a node's left child after it any more")
     threshold = tree.threshold.astype(np.float32)
     threshold = np.where(threshold > tree.threshold, np.nextafter(threshold, np.float32(-np.inf)), threshold)
-    values = tree.value[~is_split][:, 0, :]
+    values = of_all_classes(grown, tree.value[~is_split][:, 0, :], n_outputs)
     link = np.where(is_split, tree.children_right, np.cumsum(~is_split) - 1)
     feature = np.where(is_split, tree.feature, -1).astype(np.int32)
     return feature, threshold.astype(np.float32), link, values.astype(np.float32)

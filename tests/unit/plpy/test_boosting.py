@@ -182,6 +182,20 @@ def test_balanced_classes_find_more_of_a_rare_one() -> None:
     assert found[1] > 2 * found[0]
 
 
+def test_trials_that_share_rows_do_not_share_the_weights_of_their_classes() -> None:
+    task, inputs = TASKS[1], inputs_of()
+    targets = targets_of(task, inputs)
+
+    def trained(weight: str) -> bytes:
+        live = start(task, FEW | {"class_weight": weight})
+        live.train(inputs, targets, seed=0, pause=no_pause)
+        return live.dump()
+
+    alone = trained("none")
+    assert trained("balanced") != alone
+    assert trained("none") == alone
+
+
 def test_a_pause_that_raises_ends_the_epoch_and_leaves_the_state() -> None:
     task, inputs = TASKS[0], inputs_of()
     targets = targets_of(task, inputs)

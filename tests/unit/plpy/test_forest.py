@@ -69,7 +69,7 @@ def test_rows_walk_through_the_arrays_as_through_the_trees_of_scikit_learn(name:
     wanted = rows[:, 0] * 2 + rows[:, 1]
     grown = [kinds[name](random_state=k).fit(rows, wanted) for k in range(3)]
     sums = np.zeros((500, 1))
-    trees_of(grown).add_sums(rows, sums, no_pause)
+    trees_of(grown, 1).add_sums(rows, sums, no_pause)
     expected = sum(each.predict(rows).astype(np.float32).astype(np.float64) for each in grown)
     assert sums[:, 0] == pytest.approx(expected, rel=1e-6)
 
@@ -117,6 +117,20 @@ def test_classes_that_training_does_not_have_get_no_probability(name: str, weigh
     outputs = resume(task, live.dump(), name).outputs(inputs)
     assert outputs.argmax(axis=1).tolist() == [3] * 200
     assert outputs.sum(axis=1) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_trees_whose_rows_lack_a_rare_class_say_nothing_of_it_and_mix_up_no_others(name: str) -> None:
+    """Each tree is grown from some rows: those of one may have other classes than those of the next."""
+    task, inputs = Task("classification", (4,), 4, "float64", LAYOUT), inputs_of(400)
+    targets = torch.where(inputs[:, 3] == 2, 3, 1)
+    targets[:2] = torch.tensor([0, 2])
+    live = start(task, name, max_samples=60, trees_per_epoch=30)
+    live.train(inputs, targets, seed=0, pause=no_pause)
+    outputs = resume(task, live.dump(), name).outputs(inputs)
+    assert outputs.sum(axis=1) == pytest.approx(1)
+    assert (outputs[2:].argmax(axis=1) == targets[2:].numpy()).mean() > 0.9
+    assert (outputs[2:, [0, 2]] < 0.3).all()
 
 
 def test_a_pause_that_raises_leaves_the_state_and_untrained_trials_say_so() -> None:
