@@ -27,7 +27,7 @@ from .paged_relations import has_pages, pages_sql, size_of, within_sql
 from .random_places import are_filled, copies, places, splits_at_random
 from .sent_columns import decode_payload, int8s, payload_sql
 from .session import Session, Statement, only_column
-from .source_rows import MAX_LABELS, RowsSql, are_few, is_left_open, labels_sql
+from .source_rows import MAX_LABELS, RowsSql, are_few, is_left_open, labels_sql, task_of
 from .splitting import wanted_rows
 from .value_types import Array
 
@@ -147,6 +147,8 @@ def read_images(
     most_rows: int = HELD_BYTES // ROW_BYTES,
 ) -> ImageRows | None:
     """Return the rows of a source of labelled images; None if it is another one, or does not fit into memory."""
+    if task_of(wanted, columns[wanted.target]) != "classification":
+        return None
     fields = _fields_of(wanted, inputs)
     if fields is None or wanted.split_by is not None or wanted.n_folds or not has_pages(session, wanted.relation):
         return None

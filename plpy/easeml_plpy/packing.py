@@ -42,6 +42,7 @@ from .target_statistics import folds_of
 from .value_types import Array
 
 TARGET_BLOCK_BYTES = 2 << 20
+AS_NULL = "Turn them into NULL in a view."
 BYTES_AT_ONCE, BLOCKS_AT_ONCE = 512 << 10, 64
 """Blocks are inserted together until they are that large, or that many."""
 
@@ -284,11 +285,13 @@ def block_sql(
 
 
 def check_values(inputs: Sequence[Field], fields: Sequence[Array]) -> None:
-    """Refuse infinite numbers, and images with missing pixels."""
+    """Refuse infinite numbers, those so large that their squares are, and images with missing pixels."""
     for field, values in zip(inputs, fields, strict=True):
         if values.dtype.kind != "f":
             continue
         if np.isinf(values).any():
-            raise InvalidData(f"input {field.column!r} has infinite values", hint="Turn them into NULL in a view.")
+            raise InvalidData(f"input {field.column!r} has infinite values", hint=AS_NULL)
+        if (np.abs(values) > source_rows.LARGEST).any():
+            raise InvalidData(f"input {field.column!r} has numbers beyond {source_rows.LARGEST:g}", hint=AS_NULL)
         if values.ndim > 2 and np.isnan(values).any():
             raise InvalidData(f"input {field.column!r} has NaN values", hint=source_shapes.NO_IMAGES)

@@ -17,6 +17,7 @@ from .session import Session
 from .task import TaskKind
 
 MAX_LABELS = 10_000
+LARGEST = 1e150  # of numbers: the squares of larger ones are infinite
 FEW_LABELS, MANY_LABELS, SHARE_OF_LABELS = 10, 30, 1 / 20
 """Whole numbers up to the first are labels, beyond the second numbers; between, if they are few for their rows."""
 REALS = {"float4", "float8", "numeric"}
@@ -157,7 +158,8 @@ class TargetNumbers(NamedTuple):
 def numbers_in(session: Session) -> TargetNumbers:
     """Examine a target of numbers."""
     bad = session.execute(
-        "SELECT count(*) AS n FROM pg_temp.easeml_rows WHERE y::float8 IN ('NaN', 'Infinity', '-Infinity')"
+        "SELECT count(*) AS n FROM pg_temp.easeml_rows"
+        f" WHERE NOT y::float8 BETWEEN -{LARGEST}::float8 AND {LARGEST}::float8"  # NaN is greater than all numbers
     )[0]["n"]
     found = session.execute("SELECT min(y) = max(y) AS is_constant FROM pg_temp.easeml_rows")[0]
     return TargetNumbers(int(bad), bool(found["is_constant"]))
@@ -167,7 +169,8 @@ def number_target(request: PackRequest, column: Column, found: TargetNumbers) ->
     """Return a target that is a number. Raises InvalidData."""
     if found.n_bad:
         raise InvalidData(
-            f"the target {request.target!r} is NaN or infinite in {found.n_bad} rows", hint="Leave them out in a view."
+            f"the target {request.target!r} is NaN, infinite or beyond {LARGEST:g} in {found.n_bad} rows",
+            hint="Leave them out in a view.",
         )
     if found.is_constant:
         raise InvalidData(

@@ -136,7 +136,7 @@ BAD_DATASETS = {
     "'d', 't', '{x}', 'constant'": ("ML002", "'constant' has one class only, 'one'"),
     "'d', 't', '{x}', 'nothing'": ("ML002", "'nothing' is NULL in all 100 rows"),
     "'d', 't', '{x}', 'flat'": ("ML002", "'flat' has the same value in every row"),
-    "'d', 't', '{x}', 'broken'": ("ML002", "'broken' is NaN or infinite in 1 rows?"),
+    "'d', 't', '{x}', 'broken'": ("ML002", "'broken' is NaN, infinite or beyond 1e\\+150 in 1 rows?"),
     "'d', 't', '{x}', 'pair'": ("ML001", "'pair' has type real"),
     "'d', 't', '{x}', 'place'": ("ML001", "'place' has type point"),
     "'d', 't', '{x}', 'document'": ("ML001", "'document' has type jsonb"),

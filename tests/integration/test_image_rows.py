@@ -86,6 +86,8 @@ def test_images_that_come_again_are_spread_alike(scratch: Session, options: dict
         ("i % 3", {"n_folds": 3}),
         ("i / 2.0", {}),
         ("i", {}),
+        ("i % 3", {"task": "regression"}),  # numbers of which each split has all
+        ("(i % 5)::float8", {}),
     ],
 )
 def test_what_is_out_of_the_ordinary_is_left_to_the_server(
@@ -109,6 +111,7 @@ def test_what_is_out_of_the_ordinary_is_left_to_the_server(
         ("y = 1", {}, "has one class only"),
         ("i = 5", {"key_columns": ["i"]}, "should name one row each"),
         ("x = 'Infinity'", {"inputs": ["image", "x"]}, "has infinite values"),
+        ("x = 1e200 WHERE i = 7", {"inputs": ["image", "x"]}, r"'x' has numbers beyond 1e\+150"),
         ("y = y", {"input_shape": [5, 5]}, "makes 25 values, but column 'image' holds 16"),
         ("y = y", {"n_partitions": 46}, "300 rows are too few for 46 partitions"),
     ],

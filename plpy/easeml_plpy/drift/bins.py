@@ -74,7 +74,7 @@ class CategoryBins:
     def of(cls, codes: Array, n_categories: int) -> CategoryBins:
         """Return bins for the commonest of these training rows' categories."""
         bins = cls.seen_as(seen_codes(codes, n_categories))
-        return cls(bins.place, bins.seen, bins.trained_counts(codes))
+        return cls(bins.place, bins.seen, bins.counts(codes))
 
     @classmethod
     def seen_as(cls, seen: Array) -> CategoryBins:
@@ -85,14 +85,11 @@ class CategoryBins:
         place[common] = np.arange(len(common))
         return cls(place, seen, np.empty(0))
 
-    def trained_counts(self, codes: Array) -> Array:
-        """Return how many of these codes of training rows are in each bin."""
-        return self.counts(np.where(codes >= len(self.place), MISSING, codes))
-
     def counts(self, values: Array) -> Array:
         """Return how many of these codes are in each bin."""
         n_common = min(len(self.place), MOST_CATEGORIES)
-        # Behind the places of all categories stand those of UNKNOWN and MISSING, which as indexes are the last two.
+        # Behind the places of all categories stand those of UNKNOWN and MISSING, which as indexes are the last two. A
+        # training row whose text was too rare for a code has the one after all codes, which is UNKNOWN's place, too.
         places = np.append(self.place, [n_common + 1, n_common + 2])[values]
         return np.bincount(places, minlength=n_common + 3)
 

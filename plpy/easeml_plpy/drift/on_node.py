@@ -171,8 +171,7 @@ def _ends(told: Told) -> tuple[float, float]:
 def _count_trained(session: Session, told: Told) -> Told:
     """Return how many of the training rows are in each bin."""
     counted = [
-        bins.trained_counts(values) if isinstance(bins, CategoryBins) else bins.counts(values)
-        for bins, values in zip(bins_from(told["bins"]), session.kept(KEPT).values, strict=True)
+        bins.counts(values) for bins, values in zip(bins_from(told["bins"]), session.kept(KEPT).values, strict=True)
     ]
     return {"counts": [each.tolist() for each in counted]}
 

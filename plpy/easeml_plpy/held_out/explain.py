@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from easeml_plpy.held_out.question import Question
 from easeml_plpy.held_out.regression import NumberAnswers
 from easeml_plpy.held_out.scores import score_values
 from easeml_plpy.held_out.tables import Row
+from easeml_plpy.outputs import measurable_on
 from easeml_plpy.prediction import check_finite
 from easeml_plpy.row_values import fields_from_values, row_of_text
 from easeml_plpy.serving import Served
@@ -97,6 +99,7 @@ def explained(question: Question) -> Iterable[Row]:
             f"split: {split} rows of a dataset with folds have trained most models of the committee",
             hint="Ask for split => 'test'.",
         )
+    served = replace(served, live=measurable_on(split, served.live))
     encoder = served.data.encoder
     features = features_of(encoder)
     n_rows = _count(question, "n_rows", (2, MOST_ROWS), bounded(encoder, len(features) * n_repeats, N_ROWS))

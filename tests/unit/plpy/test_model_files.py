@@ -481,3 +481,16 @@ def test_each_state_of_an_ensemble_is_looked_at_as_the_member_that_it_answers_fo
     many[101], many[1000] = member("lightgbm", deep), fine
     with pytest.raises(CorruptCheckpoint, match="splits deep"):
         restored(file(many))
+
+
+def test_large_numbers_are_those_that_jsonb_has_written_as_integers() -> None:
+    """PostgreSQL writes 1.7000000001234568e+18 as 1700000000123456800, which Python's float does not equal."""
+    name, mean = "linear", 1.7000000001234568e18
+    file = file_of(name, NUMBERS, trained(name, NUMBERS))
+    encoder = encoder_of(NUMBERS)
+    large = replace(encoder, inputs=(replace(encoder.inputs[0], mean=np.array([mean])), *encoder.inputs[1:]))
+    written = json.dumps(large.to_json())
+    assert repr(mean) in written
+    told = json.loads(written.replace(repr(mean), "1700000000123456800"))
+    found = restored(replace(file, document=replace(file.document, encoder=told)))
+    assert found.data.encoder.to_json() == large.to_json()
