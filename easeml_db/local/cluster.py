@@ -43,8 +43,7 @@ def is_initialised(cluster: Path) -> bool:
 
 
 def initialise(cluster: Path, binaries: Path) -> None:
-    """Make the data directory, with the superuser's password in a file beside it. Raises ServerUnavailable, NotAllowed.
-    """
+    """Make the data directory, and the file of its password. Raises ServerUnavailable, NotAllowed."""
     # initdb writes PG_VERSION long before it is done. So it works in a folder beside: an interrupt leaves no half-made
     # cluster. Each attempt has a folder of its own, since an interrupted one may still be at work: it removes what it
     # made.

@@ -14,6 +14,8 @@ from pathlib import Path
 
 HEAD = r'\echo Use "ALTER EXTENSION easeml UPDATE" to load this file. \quit'
 PIN = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);"
+# An open transaction of a tenant may hold one of them for hours, and all others would wait for the locks that the
+# update has already: so it gives them back after two seconds, and tries again.
 # Sessions of the service lock tables in an order of their own while the update runs, and the server ends one of those
 # that wait in a circle. So the update takes all locks before it changes anything, and takes them anew if it was the one
 # that ended. A view is locked alone by an ALTER that changes nothing; LOCK would lock the catalogs in it as well.
@@ -21,9 +23,11 @@ LOCK = """\
 DO $locks$
 DECLARE
     relation record;
+    former text := pg_catalog.current_setting('lock_timeout');
 BEGIN
     FOR attempt IN 1..20 LOOP
         BEGIN
+            PERFORM pg_catalog.set_config('lock_timeout', '2s', true);
             FOR relation IN
                 SELECT c.oid::pg_catalog.regclass AS name, c.relkind, c.relowner::pg_catalog.regrole AS owner
                 FROM pg_catalog.pg_class c
@@ -36,14 +40,15 @@ BEGIN
                     EXECUTE pg_catalog.format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relation.name);
                 END IF;
             END LOOP;
+            PERFORM pg_catalog.set_config('lock_timeout', former, true);
             RETURN;
-        EXCEPTION WHEN deadlock_detected THEN
+        EXCEPTION WHEN deadlock_detected OR lock_not_available THEN
             CONTINUE;
         END;
     END LOOP;
-    RAISE EXCEPTION USING errcode = 'deadlock_detected',
-        message = 'the tables of easeml could not be locked: 20 times others waited for them in a circle',
-        hint = 'Nothing was changed. Stop the coordinator, or try again.';
+    RAISE EXCEPTION USING errcode = 'lock_not_available',
+        message = 'the tables of easeml could not be locked: 20 times others held some of them',
+        hint = 'Nothing was changed. End open transactions (pg_stat_activity), or stop the coordinator, and try again.';
 END
 $locks$;"""
 # It checks that the schema is empty, which holds only for a fresh installation.

@@ -49,7 +49,9 @@ BEGIN
     ON CONFLICT (architecture) DO UPDATE SET withdrawn_at = NULL, registered_at = excluded.registered_at, registered_by = excluded.registered_by, programs = excluded.programs, templates = excluded.templates,
         summary = excluded.summary, tasks = excluded.tasks, input_ranks = excluded.input_ranks, made_for = excluded.made_for;
     -- The service checks tasks that changed. These now count as changed, because they get another arm.
-    UPDATE easeml.tasks t SET n_seen_changes = -1 WHERE t.template IN (SELECT jsonb_array_elements_text(checked.declaration -> 'templates'));
+    -- A task that somebody has locked gets it when it is next fed, so that no tenant's open transaction keeps the tasks of others locked.
+    UPDATE easeml.tasks t SET n_seen_changes = -1 WHERE t.task_id IN (SELECT w.task_id FROM easeml.tasks w
+        WHERE w.template IN (SELECT jsonb_array_elements_text(checked.declaration -> 'templates')) FOR NO KEY UPDATE SKIP LOCKED);
     GET DIAGNOSTICS n_tasks = ROW_COUNT;
     RAISE NOTICE 'architecture %: %; % task(s) of that kind', name, (SELECT string_agg(t, ', ') FROM jsonb_array_elements_text(checked.declaration -> 'templates') t), n_tasks;
 END

@@ -29,12 +29,22 @@ CREATE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint LANGUAGE sql STABL
 $$;
 COMMENT ON FUNCTION easeml.kept_bytes(name) IS 'Returns the bytes of a tenant''s packed blocks, copies of them on nodes, encoders, events, answers of nodes, refreshes and live checkpoints, and what the disk holds of the examples of its tasks (internal).';
 
+-- A tenant that is dropping a task may keep its table locked for hours; then it counts as nothing in what is shown, and nobody who looks waits.
+CREATE FUNCTION easeml.examples_bytes(relation oid) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '20ms' AS $$
+BEGIN
+    RETURN pg_total_relation_size(relation);
+EXCEPTION WHEN lock_not_available THEN
+    RETURN 0;
+END
+$$;
+COMMENT ON FUNCTION easeml.examples_bytes(oid) IS 'Returns the size of a table of examples, or 0 while somebody has locked it (internal).';
+
 -- Sizes for those who may know how much a tenant keeps but not read it. It is read with the rights of easeml_owner;
 -- current_user is the role that asks.
 CREATE VIEW easeml.kept_sizes WITH (security_barrier) AS
 SELECT k.tenant, k.n_bytes FROM (SELECT c.tenant, c.n_bytes FROM easeml.checkpoints c
     UNION ALL SELECT d.tenant, pg_column_size(d.encoder) FROM easeml.datasets d
-    UNION ALL SELECT t.tenant, pg_total_relation_size(c.oid) FROM easeml.tasks t JOIN pg_class c ON c.relnamespace = 'easeml_tasks'::regnamespace AND c.relname = 'task_' || t.task_id
+    UNION ALL SELECT t.tenant, easeml.examples_bytes(c.oid) FROM easeml.tasks t JOIN pg_class c ON c.relnamespace = 'easeml_tasks'::regnamespace AND c.relname = 'task_' || t.task_id
     UNION ALL SELECT r.tenant, pg_column_size(r.*) FROM easeml.refreshes r
     UNION ALL SELECT a.tenant, octet_length(a.outputs)::bigint + octet_length(a.targets) FROM easeml.node_answers a
     UNION ALL SELECT e.tenant, octet_length(e.message) FROM easeml.events e) k
@@ -100,10 +110,29 @@ END
 $$;
 COMMENT ON FUNCTION easeml.await_pace(name, name) IS 'Waits, for ten seconds at most, while a tenant starts runs faster than the open runs of others allow (internal).';
 
+CREATE FUNCTION easeml.check_max_runs(asker name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    most integer;
+    used bigint;
+BEGIN
+    SELECT t.max_runs INTO most FROM easeml.tenants t WHERE t.tenant = asker;
+    IF NOT FOUND THEN
+        most := coalesce((SELECT y.default_max_runs FROM easeml.tenancy y), 100);
+    END IF;
+    IF most IS NOT NULL THEN
+        SELECT count(*) + 1 INTO used FROM easeml.runs r WHERE r.tenant = asker AND r.is_open;
+        IF used > most THEN
+            PERFORM easeml.fail('ML015', format('max_runs: %s may have %s open run(s) at a time, and this would make %s', asker, most, used),
+                hint => 'Wait for one, cancel one with easeml.cancel(run_id), or ask an administrator for more.');
+        END IF;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.check_max_runs(name) IS 'Refuses another open run if its tenant would have more than it may (internal).';
+
 CREATE FUNCTION easeml.check_run_limits(caller name, asker name, n_trials bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     limits easeml.tenants;
-    most_runs integer;
     used numeric;
 BEGIN
     IF NOT easeml.is_bound_by_limits(caller) THEN
@@ -114,18 +143,7 @@ BEGIN
     UPDATE easeml.tenant_roles r SET paced_until = least(greatest(r.paced_until, clock_timestamp()) + make_interval(secs => 0.25 + n_trials / 1000.0), clock_timestamp() + interval '15 seconds')
     WHERE r.tenant = asker;
     UPDATE easeml.tenants t SET weight = t.weight WHERE t.tenant = asker RETURNING t.* INTO limits;
-    IF FOUND THEN
-        most_runs := limits.max_runs;
-    ELSE
-        most_runs := coalesce((SELECT y.default_max_runs FROM easeml.tenancy y), 100);
-    END IF;
-    IF most_runs IS NOT NULL THEN
-        SELECT count(*) + 1 INTO used FROM easeml.runs r WHERE r.tenant = asker AND r.is_open;
-        IF used > most_runs THEN
-            PERFORM easeml.fail('ML015', format('max_runs: %s may have %s open run(s) at a time, and this would make %s', asker, most_runs, used),
-                hint => 'Wait for one, cancel one with easeml.cancel(run_id), or ask an administrator for more.');
-        END IF;
-    END IF;
+    PERFORM easeml.check_max_runs(asker);
     IF limits.max_hours IS NOT NULL THEN
         used := easeml.used_hours(asker);
         IF used >= limits.max_hours THEN

@@ -240,6 +240,15 @@ END
 $$;
 COMMENT ON FUNCTION easeml.prune_once(text, timestamptz, boolean) IS 'Removes some of what belongs to no run, or counts all of it (internal).';
 
+CREATE FUNCTION easeml.prune_unlocked(what text, run_ids bigint[], is_dry boolean) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN CASE WHEN what IN ('runs', 'states', 'refreshed') THEN easeml.prune_runs(what, run_ids, is_dry) ELSE easeml.prune_of_runs(what, run_ids, is_dry) END;
+EXCEPTION WHEN lock_not_available THEN  -- an open transaction of one tenant keeps the rows of others from nothing
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.prune_unlocked(text, bigint[], boolean) IS 'Removes one kind of data of some runs, or counts it; NULL where somebody has locked rows of it (internal).';
+
 CREATE FUNCTION easeml.prune_batch(what text, after bigint DEFAULT 0, is_dry boolean DEFAULT true, OUT n_rows bigint, OUT last bigint) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
@@ -272,8 +281,15 @@ BEGIN
             WHERE c.n_trials <= 2000 OR c.run_id = run_ids[1]);
     END IF;
     last := (SELECT max(i) FROM unnest(run_ids) i);
-    n_rows := CASE WHEN what IN ('runs', 'states', 'refreshed') THEN easeml.prune_runs(what, run_ids, is_dry)
-        ELSE coalesce(easeml.prune_of_runs(what, run_ids, is_dry), 0) END;
+    IF NOT is_dry THEN
+        -- Runs that somebody is dropping stay for now.
+        run_ids := ARRAY(SELECT w.run_id FROM easeml.runs w WHERE w.run_id = ANY (run_ids) ORDER BY w.run_id FOR NO KEY UPDATE SKIP LOCKED);
+    END IF;
+    n_rows := easeml.prune_unlocked(what, run_ids, is_dry);
+    IF n_rows IS NULL THEN  -- some of their rows are locked: one by one, the others leave
+        PERFORM set_config('lock_timeout', '10ms', true);
+        n_rows := (SELECT coalesce(sum(easeml.prune_unlocked(what, ARRAY[i], is_dry)), 0) FROM unnest(run_ids) i);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION easeml.prune_batch(text, bigint, boolean) IS

@@ -99,7 +99,8 @@ $$;
 COMMENT ON FUNCTION easeml.segment_facts(text) IS
     'Returns what the server of a segment said of itself when it was last looked at: Python, packages, devices, versions of server and extension, and why it is refused if it is.';
 
-CREATE FUNCTION easeml.remove_segment(segment text, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Others wait for the topology meanwhile, so it does not wait long for a tenant that is just placing rows there.
+CREATE FUNCTION easeml.remove_segment(segment text, force boolean DEFAULT false) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     leaving integer := easeml.find_segment(segment);
     orphan record;

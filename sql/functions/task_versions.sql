@@ -74,16 +74,17 @@ $$;
 COMMENT ON FUNCTION easeml.is_task_running(easeml.tasks) IS 'Returns whether a task has an open run (internal).';
 
 CREATE FUNCTION easeml.due_tasks(is_first boolean) RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT t.task_id FROM easeml.tasks t
+    -- Tenants take turns: a list has one task of each, so that nobody waits for all tasks of another to be packed.
+    SELECT d.task_id FROM (SELECT t.task_id, t.wanted_at, t.pending_since,
+        row_number() OVER (PARTITION BY t.tenant ORDER BY t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id) AS place FROM easeml.tasks t
     WHERE (is_first OR t.wanted_at IS NOT NULL OR easeml.counted_changes(t.examples) <> t.n_seen_changes
             OR t.n_pending > 0 AND t.problem IS NULL AND t.pending_since + least(t.run_after_minutes, 1e6) * interval '1 minute' <= clock_timestamp()
             OR t.not_before <= clock_timestamp())
         AND (t.not_before IS NULL OR t.not_before <= clock_timestamp())
-        AND (is_first OR NOT easeml.is_task_running(t))
-    -- Tenants take turns, so that no tenant's first task waits for all tasks of another.
-    ORDER BY row_number() OVER (PARTITION BY t.tenant ORDER BY t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id), t.wanted_at NULLS LAST, t.pending_since NULLS LAST, t.task_id
+        AND (is_first OR NOT easeml.is_task_running(t))) d
+    WHERE is_first OR d.place = 1 ORDER BY d.place, d.wanted_at NULLS LAST, d.pending_since NULLS LAST, d.task_id
 $$;
-COMMENT ON FUNCTION easeml.due_tasks(boolean) IS 'Returns the tasks that the service should check: those that were fed, switched or asked to run since its last check; is_first: all (internal).';
+COMMENT ON FUNCTION easeml.due_tasks(boolean) IS 'Returns the tasks that the service should check next, one of each tenant: of those that were fed, switched or asked to run since its last check; is_first: all (internal).';
 
 CREATE FUNCTION easeml.advance_task(task_id bigint, lease_number bigint) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -131,6 +132,8 @@ BEGIN
             CASE WHEN task.run_options ? 'architectures' THEN 0 ELSE cardinality(new_arms) END, task.run_after_examples, task.run_after_minutes);
         IF reason IS NOT NULL THEN
             IF new_n_pending > 0 OR newest IS NULL THEN
+                -- A run that its tenant may not begin is refused before the examples are packed for it, and not after.
+                PERFORM easeml.check_max_runs(task.tenant);
                 packed := easeml.pack_task(task.task_id);
                 PERFORM easeml.raise_failure(packed.failure);
             END IF;

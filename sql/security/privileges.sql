@@ -33,11 +33,11 @@ BEGIN
                 EXECUTE format('DROP POLICY IF EXISTS own_rows ON %s', item.relation);
                 EXECUTE format('CREATE POLICY own_rows ON %s FOR SELECT TO easeml_tenant USING (tenant = (SELECT easeml.current_tenant()))', item.relation);
             END IF;
-            IF item.relation_name NOT IN ('blocks', 'node_answers', 'checkpoints', 'checkpoint_chunks', 'prediction_audits', 'prediction_log') THEN
+            IF item.relation_name NOT IN ('blocks', 'node_answers', 'node_jobs', 'checkpoints', 'checkpoint_chunks', 'prediction_audits', 'prediction_log') THEN
                 -- A reader that is also a tenant may read all columns of the rows that a policy shows, so it sees only its own rows of these tables.
                 EXECUTE format('DROP POLICY IF EXISTS read_rows ON %s', item.relation);
                 EXECUTE format('CREATE POLICY read_rows ON %s FOR SELECT TO easeml_reader USING (%s)', item.relation,
-                    CASE WHEN item.relation_name IN ('datasets', 'partitions', 'evaluations') THEN '(SELECT easeml.reads_for_all())' ELSE 'true' END);
+                    CASE WHEN item.relation_name IN ('datasets', 'partitions', 'evaluations', 'tasks') THEN '(SELECT easeml.reads_for_all())' ELSE 'true' END);
                 -- These reveal values of rows: the encoder holds categories, labels and means; statistics of a few rows are their targets;
                 -- a checksum of a few rows reveals which of the possible targets is theirs.
                 EXECUTE (SELECT format('GRANT SELECT (%s) ON %s TO easeml_reader', string_agg(quote_ident(attname), ', '), item.relation)
@@ -51,6 +51,8 @@ BEGIN
     FOR item IN SELECT c.oid::regclass AS relation FROM pg_class c WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'v' LOOP
         EXECUTE format('GRANT SELECT ON %s TO easeml_admin, easeml_coordinator, easeml_tenant, easeml_reader', item.relation);
     END LOOP;
+    -- What nodes were asked about, and what they answered, are rows and values of rows.
+    REVOKE SELECT ON easeml.node_job_status FROM easeml_reader;
     FOR item IN SELECT p.oid::regprocedure AS routine, p.prosecdef, p.proname FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace LOOP
         EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC, easeml_admin, easeml_coordinator, easeml_tenant, easeml_reader', item.routine);
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_owner', item.routine);
@@ -120,15 +122,15 @@ BEGIN
             ('easeml_tenant', '{forecast,run_standing,make_forecast,does_whole_rounds}'),
             -- What the views call.
             ('easeml_tenant', '{instance_cost,planned_cost,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
-                list_procedures,list_policies,list_priors,used_bytes,copied_bytes,used_hours}'),
+                list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
             ('easeml_reader', '{instance_cost,planned_cost,reads_for_all,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,
-                list_procedures,list_policies,list_priors,used_bytes,copied_bytes,used_hours}'),
+                list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
             ('easeml_coordinator', '{analyse_grown,due_tasks,advance_task}'),
             ('easeml_coordinator', '{finish_restore,missing_rows,broken_references,warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,batch_key,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
                 trial_place,slot_place,open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,note_takeover,note_serving,record_pilot,
                 begin_ending,add_ensemble,drop_vain_ensemble,lock_trials,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
-                list_procedures,list_policies,list_priors,used_bytes,copied_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,members_text,commit_first,rest,python_facts}'),
+                list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,metric_text,members_text,commit_first,rest,python_facts}'),
             ('easeml_coordinator', '{open_node_unit,store_node_state,record_node_training,record_node_evaluation,next_segments,note_hop,note_row_copy,gathering_segments,apart_reason,registered_for,composition,rewind_trial,note_segment,check_json}'),
             ('easeml_coordinator', '{next_packing,wanted_packings,open_packing,is_unfit,nodes_of,workers_for,note_packing,settle_packing,finish_packing}'),
             ('easeml_coordinator', '{next_node_job,wanted_node_jobs,open_node_job,settle_drift,keep_node_answers,note_node_job,finish_node_job,is_bound_by_limits,check_kept_bytes,kept_bytes}'),
@@ -136,7 +138,7 @@ BEGIN
             ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
                 set_retention,prune_batch,add_segment,install_greenplum_views,remove_greenplum_views,set_state_copies,set_node_job_limit,segment_facts,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),
-            ('easeml_admin', '{retention_rules,kept_trials,prune_rows,prune_of_runs,prune_runs,prune_states,unused_versions,drop_versions,prune_versions,gone_tenants,prune_tenants,prune_once}'),
+            ('easeml_admin', '{retention_rules,kept_trials,prune_rows,prune_of_runs,prune_runs,prune_unlocked,prune_states,unused_versions,drop_versions,prune_versions,gone_tenants,prune_tenants,prune_once}'),
             ('easeml_tenant', '{retention_rules}'),
             ('easeml_reader', '{retention_rules}'),
             ('easeml_coordinator', '{retention_rules}'),

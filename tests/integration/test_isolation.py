@@ -225,6 +225,7 @@ ANSWERED_EMPTILY = {
     "answering_trial(name,text)": ("SELECT trial_id FROM easeml.answering_trial('alma', 'private')", None),
     "refuse_unpacked_dataset(name,text)": ("SELECT easeml.refuse_unpacked_dataset('alma', 'elsewhere')::text", ""),
     "used_bytes(name)": ("SELECT easeml.used_bytes('alma')", None),
+    "examples_bytes(oid)": ("SELECT easeml.examples_bytes(0)", None),  # sizes of tables are no secret
     "copied_bytes(name)": ("SELECT easeml.copied_bytes('alma')", 0),
     "gathering_segments(easeml.datasets,boolean)": (f"SELECT easeml.gathering_segments({BOUND}, true)", []),
     "apart_reason(easeml.datasets)": (
@@ -423,3 +424,7 @@ def test_a_reader_who_is_a_tenant_too_sees_nothing_that_tells_values_of_others(s
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             reader.execute(f"SELECT {hidden} FROM easeml.{table}")  # type: ignore[arg-type]
     assert both.value("SELECT count(*) FROM easeml.runs") > 0, "results are read as any reader reads them"
+    assert both.values("SELECT classes FROM easeml.tasks WHERE tenant = 'alma'") == []
+    for place in ("node_jobs", "node_job_status"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            reader.execute(f"SELECT * FROM easeml.{place}")  # type: ignore[arg-type]

@@ -395,6 +395,19 @@ def test_a_trial_that_is_just_being_deployed_stays_and_nobody_waits(catalogue: S
             assert count(catalogue, "checkpoints", where=f"x.trial_id = {trial['trial_id']}") == 1
 
 
+def test_a_run_that_is_just_being_dropped_keeps_nothing_else_from_leaving(catalogue: Session) -> None:
+    (first,) = catalogue.values("SELECT min(run_id) FROM easeml.arm_openings")
+    with catalogue.again() as dropping, dropping.transaction(force_rollback=True):
+        dropping.execute("DELETE FROM easeml.runs WHERE run_id = %s", [first])
+        with catalogue.transaction(force_rollback=True):
+            last, n_rows = 0, 0
+            while last is not None:
+                (batch,) = catalogue.rows("SELECT * FROM easeml.prune_batch('decisions', %s, false)", last)
+                last, n_rows = batch["last"], n_rows + batch["n_rows"]
+            assert n_rows > 0
+            assert catalogue.values("SELECT DISTINCT run_id FROM easeml.arm_openings WHERE run_id = %s", first)
+
+
 def test_what_was_removed_is_said_in_words(rows: Session) -> None:
     trial = worst_trial(rows)
     for what in ("units", "states"):
