@@ -31,7 +31,7 @@ def print_error(error: EasemlError) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document; times in ISO 8601, numbers that are not finite as null."""
+    """Print one JSON document; times in ISO 8601, spans as text, numbers that are not finite as null."""
     say(json.dumps(_finite(value), default=_plain, indent=2, allow_nan=False))
 
 
@@ -95,6 +95,8 @@ def text_of(value: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return str(value)
     if isinstance(value, decimal.Decimal):
         return float(value)
     raise TypeError(f"no JSON form of {type(value).__name__}")

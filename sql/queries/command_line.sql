@@ -172,5 +172,6 @@ SELECT * FROM easeml.task_status ORDER BY task_name
 SELECT t.* FROM easeml.tasks t WHERE t.task_name = %(task)s AND t.tenant = easeml.current_tenant()
 
 -- name: refreshes
--- Datasets that are trained again on new rows.
-SELECT * FROM easeml.refresh_status ORDER BY tenant, dataset_name
+-- Datasets that are trained again on new rows; an interval as text.
+SELECT tenant, dataset_name, every::text AS every, when_drift, next_at, last_outcome, last_reason, last_looked_at, problem
+FROM easeml.refresh_status ORDER BY tenant, dataset_name

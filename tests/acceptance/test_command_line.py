@@ -90,6 +90,17 @@ def test_datasets_are_made_refreshed_and_dropped(shell: Any) -> None:
     assert document(shell("datasets", "drop", "other", "--json")) == {"dropped": "other"}
 
 
+def test_a_refreshed_dataset_is_listed_with_how_often_it_is_checked(shell: Any) -> None:
+    assert document(shell("refresh", "cli digits", "--every", "1 day", "--json"))["result"] == "refreshed"
+    try:
+        (rule,) = [each for each in document(shell("refreshes", "--json")) if each["dataset_name"] == "cli digits"]
+        assert (rule["every"], rule["when_drift"]) == ("1 day", None)
+        (row,) = [line for line in shell("refreshes").stdout.splitlines() if line.startswith("cli digits")]
+        assert "1 day " in row
+    finally:
+        document(shell("refresh", "cli digits", "--off", "--json"))
+
+
 def test_a_data_set_with_runs_is_dropped_only_with_cascade(shell: Any, finished: int) -> None:
     refused = shell("datasets", "drop", "cli digits")
     assert refused.exit_code == 1

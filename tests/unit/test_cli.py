@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -165,6 +166,11 @@ def test_search_space_is_read_from_a_file(tmp_path: Path) -> None:
 def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"loss": float("nan"), "all": [float("inf"), 1.5]})
     assert json.loads(capsys.readouterr().out) == {"loss": None, "all": [None, 1.5]}
+
+
+def test_json_has_spans_of_time_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"every": timedelta(days=1, hours=2)})
+    assert json.loads(capsys.readouterr().out) == {"every": "1 day, 2:00:00"}
 
 
 # Pictures of a run
