@@ -63,7 +63,7 @@ def backup(file: Path, overwrite: bool, folder: Path | None, dsn: str | None, as
 def restore(
     file: Path, n_jobs: int | None, allow_missing: bool, folder: Path | None, dsn: str | None, as_json: bool
 ) -> None:
-    """Restore FILE of easeml backup (or pg_dump -Fc) into a database that has no runs, data sets and tables yet.
+    """Restore FILE of easeml backup (or pg_dump -Fc) into a database that holds nothing yet.
 
     The restored database is made beside that one, checked, and put in its place at the end; an interrupted restore can
     be run again. Missing roles are made, without passwords. A backup of the former version is updated to this one.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db import __version__
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, VersionMismatch
+from easeml_db.local.database_contents import contents_of
 from easeml_db.local.dump_files import Dump, read_dump, run_program, without_password
 from easeml_db.local.restore_places import (
     check_unused,
@@ -33,14 +36,6 @@ from easeml_db.postgres.connection import connect_now, server_error
 from easeml_db.postgres.versions import check_available, is_older, update_extension
 
 Connection = psycopg.Connection[dict[str, Any]]
-# User data in a database: tables that belong to no extension, and rows of easeml.
-TABLES = """SELECT count(*) AS n FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND s.nspname !~ '^pg_' AND s.nspname <> 'information_schema'
-    AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d
-        WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')"""
-ROWS = """SELECT what, n FROM (VALUES ('run(s)', (SELECT count(*) FROM easeml.runs)),
-    ('dataset(s)', (SELECT count(*) FROM easeml.datasets)), ('tenant(s)', (SELECT count(*) FROM easeml.tenants))
-    ) k(what, n) WHERE n > 0"""
 
 
 class Restored(NamedTuple):
@@ -62,12 +57,8 @@ def restore(
     file that is not a backup, VersionMismatch, NotAllowed, EasemlError with what failed.
     """
     dump, name = check(dsn, programs, path)
-    with connect_now(make_conninfo(dsn, dbname="postgres"), "easeml restore") as connection:
-        try:
-            with only_restore(connection):
-                return _restore(connection, dsn, programs, dump, name, n_jobs, allow_missing, ends_sessions)
-        except psycopg.Error as error:
-            raise server_error(error) from error
+    with _session(dsn) as connection, only_restore(connection):
+        return _restore(connection, dsn, programs, dump, name, n_jobs, allow_missing, ends_sessions)
 
 
 def check(dsn: str, programs: Path, path: Path) -> tuple[Dump, str]:
@@ -84,10 +75,20 @@ def check(dsn: str, programs: Path, path: Path) -> tuple[Dump, str]:
     name = str(conninfo_to_dict(dsn).get("dbname") or "")
     if not name:
         raise InvalidArgument("--dsn names no database", hint="Add the one to restore into: dbname=NAME.")
-    with connect_now(make_conninfo(dsn, dbname="postgres"), "easeml restore") as session, only_restore(session):
+    with _session(dsn) as session, only_restore(session):
         if options_of(session, name) is not None:
             _check_empty(session, dsn, name)
     return dump, name
+
+
+@contextmanager
+def _session(dsn: str) -> Iterator[Connection]:
+    """Open a session beside the database that is restored; the server's errors come out as the project's."""
+    with connect_now(make_conninfo(dsn, dbname="postgres"), "easeml restore") as connection:
+        try:
+            yield connection
+        except psycopg.Error as error:
+            raise server_error(error) from error
 
 
 def _restore(
@@ -156,16 +157,10 @@ def _check_empty(connection: Connection, dsn: str, name: str) -> None:
     if is_half_dropped(connection, name):
         return
     with connect_now(dsn) as session:
-        found = session.execute(ROWS).fetchall() if _has_easeml(session) else []
-        n_tables = session.execute(TABLES).fetchall()[0]["n"]
-    told = [f"{row['n']} {row['what']}" for row in found] + ([f"{n_tables} table(s) or view(s)"] if n_tables else [])
+        told = contents_of(session)
     if told:
         raise NotAllowed(
             f"database {name!r} is in use: it has {', '.join(told)}, and a backup is restored into an empty one",
             hint="Restore into another: easeml restore FILE --dsn 'dbname=NEW ...', or easeml up --data NEW_FOLDER and"
             " --data NEW_FOLDER here.",
         )
-
-
-def _has_easeml(connection: Connection) -> bool:
-    return bool(connection.execute("SELECT FROM pg_catalog.pg_extension WHERE extname = 'easeml'").fetchall())

@@ -18,8 +18,10 @@ from easeml_db import __version__
 from easeml_db.cli import commands
 from easeml_db.errors import EasemlError, InvalidData, NotAllowed, VersionMismatch
 from easeml_db.local import restore_places
-from easeml_db.local.server import Embedded
+from easeml_db.local.database_contents import contents_of
+from easeml_db.local.server import Embedded, prepare_database
 from easeml_db.local.waiting import wait_for_coordinator
+from easeml_db.postgres.connection import connect_now
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
@@ -127,6 +129,49 @@ def test_a_database_that_holds_something_is_left_alone(
     assert "table(s)" in str(refused)
     with open_session(target) as restored:
         assert restored.value("SELECT x FROM public.kept") == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("CREATE SEQUENCE public.numbers", "1 sequence(s)"),
+        ("CREATE FUNCTION public.one() RETURNS integer LANGUAGE sql AS 'SELECT 1'", "1 function(s) or procedure(s)"),
+        ("CREATE PROCEDURE public.one() LANGUAGE sql AS 'SELECT 1'", "1 function(s) or procedure(s)"),
+        ("CREATE TYPE public.colour AS ENUM ('red')", "1 type(s) or domain(s)"),
+        ("CREATE TYPE public.pair AS (x integer, y integer)", "1 type(s) or domain(s)"),
+        ("CREATE TYPE public.span AS RANGE (subtype = integer)", "1 type(s) or domain(s)"),
+        ("CREATE DOMAIN public.age AS integer", "1 type(s) or domain(s)"),
+        ("SELECT lo_create(0)", "1 large object(s)"),
+        ("CREATE EXTENSION easeml_segment CASCADE", "1 extension(s) (easeml_segment)"),
+    ],
+)
+def test_a_database_that_holds_anything_but_tables_is_left_alone(
+    backup: Path, dsn: str, statement: str, told: str, open_session: Callable[[str], Session]
+) -> None:
+    with open_session(dsn) as session:
+        session.execute(statement)
+    refused = easeml("restore", backup, "--dsn", dsn, is_fine=False)
+    assert isinstance(refused, NotAllowed)
+    assert f"it has {told}, and a backup" in str(refused)
+
+
+def test_a_database_with_nothing_but_the_extension_is_empty(dsn: str) -> None:
+    with connect_now(dsn) as session:
+        prepare_database(session, n_slots=1)
+        assert contents_of(session) == []
+
+
+def test_a_role_without_rights_gets_an_error_in_a_line(
+    root: Session, backup: Path, dsn: str, private_server: Embedded
+) -> None:
+    with connect_now(dsn) as session:
+        session.execute("CREATE ROLE restoring_nobody LOGIN")
+    try:
+        refused = easeml("restore", backup, "--dsn", make_conninfo(dsn, user="restoring_nobody"), is_fine=False)
+        assert "permission denied" in str(refused)
+    finally:
+        with connect_now(dsn) as session:
+            session.execute("DROP ROLE restoring_nobody")
 
 
 def test_a_database_in_which_somebody_works_is_left_alone(
