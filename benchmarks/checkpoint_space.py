@@ -24,7 +24,7 @@ from workload import N_PARTITIONS, Life, Session, Slot, Workload, run_seconds, s
 from easeml_db.coordinator.ports.messages import Order
 from easeml_db.coordinator.settings import Settings
 from easeml_db.local.journal import Journal
-from easeml_db.local.server import SERVICE_ROLE
+from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.service import serve
 from easeml_db.postgres.slot_session import SETTINGS
 

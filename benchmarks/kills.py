@@ -19,8 +19,9 @@ from measuring import Row
 from psycopg.conninfo import make_conninfo
 from workload import Workload, has_dataset
 
+from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.processes import server_environment
-from easeml_db.local.server import SERVICE_ROLE, Embedded
+from easeml_db.local.server import Embedded
 from easeml_loaders import bundled_source, load_table
 
 N_DISTURBANCES, N_QUICK, SEED = 50, 2, 2026

@@ -18,7 +18,8 @@ from measuring import Row, seconds_of, take_turns
 from workload import ANALYST, N_PARTITIONS, Session, Workload
 
 from easeml_db.local.nodes import remove_nodes, start_nodes
-from easeml_db.local.server import SERVICE_ROLE, Embedded
+from easeml_db.local.preparation import SERVICE_ROLE
+from easeml_db.local.server import Embedded
 from easeml_loaders import fashion_mnist_source, load_table
 
 N_PAIRS = 7

@@ -18,7 +18,8 @@ import torch
 from psycopg.rows import dict_row
 
 from easeml_db.coordinator.ports.messages import Order
-from easeml_db.local.server import SERVICE_ROLE, Embedded
+from easeml_db.local.preparation import SERVICE_ROLE
+from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import running_coordinator
 from easeml_db.postgres.connection import PATH_SETTING
 from easeml_db.postgres.gang_call import CALLS, order_json

@@ -29,8 +29,9 @@ from easeml_db.local.binaries import find_binaries, program_version
 from easeml_db.local.cluster import SUPERUSER, configure, initialise, is_initialised
 from easeml_db.local.facts_file import remember
 from easeml_db.local.nodes import prepare_node, prepare_roles
+from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.private_files import write_private
-from easeml_db.local.server import SERVICE_ROLE, Embedded
+from easeml_db.local.server import Embedded
 from easeml_db.postgres.connection import connect_now
 from easeml_db.postgres.nodes import CITUS, OWN_DDL
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from easeml_db.local.server import prepare_database
+from easeml_db.local.preparation import prepare_database
 from easeml_db.postgres.delegated.statements import INSTALLATION
 from tests.conftest import TEMPLATE, Session, temporary_database, temporary_server
 from tests.nodes import NODE_ROLE, prepare_node, service_file

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import click
 
 from easeml_db import __version__
+from easeml_db.cli.failures import told_in_a_line
 from easeml_db.cli.output import print_error
 from easeml_db.cli.subjects import Subjects
-from easeml_db.errors import EasemlError
 
 # By subject the modules, each with its COMMANDS in their order: a name that is not here is not found.
 SUBJECTS = {
@@ -58,12 +58,14 @@ def commands(context: click.Context, debug: bool) -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line; turn errors into one line each, on standard error."""
+    """Run the command line; turn errors of ours, the machine and the driver into one line each, on standard
+    error."""
     is_debug = "--debug" in (arguments if arguments is not None else sys.argv)
     try:
         commands.main(args=arguments, prog_name="easeml")
-    except EasemlError as error:
-        if is_debug:
+    except Exception as error:
+        told = None if is_debug else told_in_a_line(error)
+        if told is None:
             raise
-        print_error(error)
+        print_error(told)
         sys.exit(1)

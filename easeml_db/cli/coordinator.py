@@ -15,7 +15,7 @@ from easeml_db.cli.output import say
 from easeml_db.errors import InvalidArgument
 from easeml_db.local.binaries import find_binaries
 from easeml_db.local.journal import Journal
-from easeml_db.local.server import prepare_database
+from easeml_db.local.preparation import prepare_database
 from easeml_db.local.service import serve
 from easeml_db.postgres import extension_files
 from easeml_db.postgres.connection import connect_now, server_error

@@ -132,7 +132,7 @@ def server_facts(server: Embedded) -> dict[str, Any]:
     """Return what easeml status reports of a private server."""
     is_running = server.is_running()
     facts: dict[str, Any] = {
-        "folder": str(server.folder), "is_running": is_running, "port": server.facts["port"],
+        "folder": str(server.folder), "is_running": is_running, "port": server.port,
         "coordinator_pid": server.coordinator_pid(), "dsn": server.dsn(), "n_slots": None,
     }  # fmt: skip
     facts["psql"] = f"psql '{server.dsn()}'"

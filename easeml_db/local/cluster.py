@@ -42,6 +42,16 @@ def is_initialised(cluster: Path) -> bool:
     return (cluster / "PG_VERSION").exists()
 
 
+def postmaster_pid(cluster: Path) -> int | None:
+    """Return the process number of the server that runs on a data directory, None when there is none."""
+    try:
+        pid = int((cluster / "postmaster.pid").read_text(encoding="utf-8").partition("\n")[0])
+        is_its_own = Path(f"/proc/{pid}/cwd").readlink() == cluster.resolve()
+    except (OSError, ValueError):
+        return None
+    return pid if is_its_own else None  # the number may be another process's by now
+
+
 def initialise(cluster: Path, binaries: Path) -> None:
     """Make the data directory, and the file of its password. Raises ServerUnavailable, NotAllowed."""
     # initdb writes PG_VERSION long before it is done. So it works in a folder beside: an interrupt leaves no half-made

@@ -9,8 +9,9 @@ from pathlib import Path
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.private_files import write_private
-from easeml_db.local.server import DATABASE, SERVICE_ROLE, Embedded
+from easeml_db.local.server import DATABASE, Embedded
 from easeml_db.postgres.connection import connect_now
 from easeml_db.postgres.nodes import OWN_DDL
 from easeml_db.postgres.versions import update_extension

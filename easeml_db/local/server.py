@@ -21,15 +21,15 @@ from typing import Any
 import psycopg
 
 from easeml_db import __version__
-from easeml_db.errors import InvalidArgument, ServerUnavailable, VersionMismatch
+from easeml_db.errors import InvalidArgument, NotFound, NotReady, ServerUnavailable, VersionMismatch
 from easeml_db.local.binaries import find_binaries
-from easeml_db.local.cluster import SUPERUSER, choose_port, configure, initialise, is_initialised
+from easeml_db.local.cluster import SUPERUSER, choose_port, configure, initialise, is_initialised, postmaster_pid
 from easeml_db.local.coordinator_process import end_coordinator, find_coordinator, launch_coordinator
 from easeml_db.local.facts_file import read_facts, remember
 from easeml_db.local.own_entries import check_entries, remove_entries
+from easeml_db.local.preparation import SERVICE_ROLE, prepare_database
 from easeml_db.local.private_files import check_folder, make_private_folder, own_target
 from easeml_db.local.processes import (
-    available_cores,
     last_lines,
     package_build,
     run_as_server,
@@ -40,16 +40,11 @@ from easeml_db.local.processes import (
 )
 from easeml_db.postgres import extension_files
 from easeml_db.postgres.connection import connect_now
-from easeml_db.postgres.nodes import OWN_DDL
-from easeml_db.postgres.versions import update_extension
 
 MAX_SOCKET_PATH = 107
 DATABASE = "easeml"
-SERVICE_ROLE = "easeml_service"
 # What a server says that finds processes of the one before it, and for how long it is tried again.
 FORMER_IN_MEMORY, FORMER_SECONDS = "pre-existing shared memory block", 30.0
-# No schema of a tenant is looked into, and a coordinator that hangs within a transaction does not keep its locks.
-SERVICE_SETTINGS = {"search_path": "pg_catalog, pg_temp", "idle_in_transaction_session_timeout": "'1min'"}
 
 
 def default_folder() -> Path:
@@ -84,11 +79,20 @@ class Embedded:
         """The stored facts of the server: its port and binaries. Raises NotReady before the first start."""
         return read_facts(self.folder)
 
+    @property
+    def port(self) -> int:
+        """The port of the server. Raises NotReady before the first start."""
+        port = self.facts.get("port")
+        if port is None:
+            raise NotReady(
+                f"the private server in {self.folder} has never started",
+                hint=f"Start it: easeml up --data {self.folder}",
+            )
+        return int(port)
+
     def dsn(self, user: str = SUPERUSER, database: str = DATABASE) -> str:
         """Return the connection string over the socket."""
-        return psycopg.conninfo.make_conninfo(
-            host=str(self.socket_folder), port=self.facts["port"], dbname=database, user=user
-        )
+        return psycopg.conninfo.make_conninfo(host=str(self.socket_folder), port=self.port, dbname=database, user=user)
 
     # Server
 
@@ -100,6 +104,8 @@ class Embedded:
         """Return whether the server runs."""
         if not is_initialised(self.cluster):
             return False
+        if not self._binary("pg_ctl").exists():
+            return postmaster_pid(self.cluster) is not None
         return run_as_server([self._binary("pg_ctl"), "status", "-D", self.cluster], check=False).returncode == 0
 
     def start(self, *, port: int | None = None) -> None:
@@ -111,10 +117,11 @@ class Embedded:
             binaries = find_binaries()
             remember(self.folder, binaries=str(binaries))
             initialise(self.cluster, binaries)
+        self._program("pg_ctl")
         if self.is_running():
             return
         remember(self.folder, port=choose_port(port, self.facts.get("port")))
-        configure(self.cluster, port=self.facts["port"], socket_folder=self.socket_folder)
+        configure(self.cluster, port=self.port, socket_folder=self.socket_folder)
         self.start_cluster()
 
     def stop(self) -> None:
@@ -221,28 +228,26 @@ class Embedded:
     def has_started(self, log: Path) -> bool:
         """Start the server once, and wait until it answers; return whether it does."""
         # A server that recovers from a crash may take its time; one that has failed to start is not waited for.
-        command: list[str | Path] = [self._binary("pg_ctl"), "start", "-w", "-t", "300", "-D", self.cluster, "-l", log]
+        command: list[str | Path] = [self._program("pg_ctl"), "start", "-w", "-t", "300", "-D", self.cluster, "-l", log]
         return run_as_server(command, check=False, env=self.environment()).returncode == 0
 
     def stop_cluster(self) -> None:
         """Stop the server alone."""
-        run_as_server([self._binary("pg_ctl"), "stop", "-w", "-m", "fast", "-D", self.cluster])
+        run_as_server([self._program("pg_ctl"), "stop", "-w", "-m", "fast", "-D", self.cluster])
+
+    def _program(self, name: str) -> Path:
+        """Return the path of a program. Raises NotFound if an update of the machine has taken it away."""
+        path = self._binary(name)
+        if path.exists():
+            return path
+        pid = postmaster_pid(self.cluster)
+        runs = f"; its server still runs: kill -INT {pid} stops it" if pid else ""
+        raise NotFound(
+            f"there is no {name} in {path.parent}, the programs with which the private server in {self.folder} was"
+            f" made{runs}",
+            hint="Install that version of PostgreSQL again, since no other reads the data; or, if you do not need it:"
+            f" easeml destroy --data {self.folder}",
+        )
 
     def _binary(self, name: str) -> Path:
         return Path(self.facts["binaries"]) / name
-
-
-def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None = None) -> None:
-    """Create the extension, the coordinator's login role and the slots, where they are missing."""
-    connection.execute(OWN_DDL)
-    connection.execute("CREATE EXTENSION IF NOT EXISTS easeml CASCADE")
-    update_extension(connection)
-    if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [SERVICE_ROLE]).fetchall():
-        connection.execute(f"CREATE ROLE {SERVICE_ROLE} LOGIN IN ROLE easeml_coordinator")
-    for name, value in SERVICE_SETTINGS.items():
-        connection.execute(f"ALTER ROLE {SERVICE_ROLE} SET {name} = {value}")
-    has_slots = bool(connection.execute("SELECT FROM easeml.slots LIMIT 1").fetchall())
-    if n_slots is not None or not has_slots:
-        n_cores = available_cores()
-        n_slots = n_slots or max(1, n_cores)
-        connection.execute("SELECT easeml.set_slots(%s, %s)", [n_slots, max(1, n_cores // n_slots)])

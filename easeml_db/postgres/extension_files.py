@@ -53,9 +53,15 @@ def fingerprint() -> str:
 def install(binaries: Path) -> list[Path]:
     """Write the extension's files into the server's share folder; return those that changed.
 
-    binaries: the folder of the server's pg_config or postgres. Raises NotAllowed without the right to write there.
+    binaries: the folder of the server's pg_config or postgres. Raises NotFound if it is none, NotAllowed without the
+    right to write there.
     """
     target = share_folder(binaries) / "extension"
+    if not target.is_dir():
+        raise NotFound(
+            f"expected the folder of a server's pg_config, found none in {binaries}, and no folder {target}",
+            hint="Name the folder of the server's own programs, for example --bindir /usr/lib/postgresql/15/bin.",
+        )
     files = {target / name: text for name, text in texts().items()}
     changed = [path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in changed:

@@ -242,8 +242,8 @@ def finish(connection: Connection, target: Target, source: Source) -> None:
     """Add key and comment, after the rows: an index built at once is cheaper than one kept during COPY."""
     if not _has_id(source):
         connection.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (id)").format(target.identifier))
+    # The name of a file may be no text in any encoding.
+    origin = source.origin.encode("utf-8", "replace").decode("utf-8")
     connection.execute(
-        sql.SQL("COMMENT ON TABLE {} IS {}").format(
-            target.identifier, sql.Literal(f"Loaded by easeml from {source.origin}")
-        )
+        sql.SQL("COMMENT ON TABLE {} IS {}").format(target.identifier, sql.Literal(f"Loaded by easeml from {origin}"))
     )

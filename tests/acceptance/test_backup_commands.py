@@ -19,7 +19,8 @@ from easeml_db.cli import commands
 from easeml_db.errors import EasemlError, InvalidData, NotAllowed, VersionMismatch
 from easeml_db.local import restore_places
 from easeml_db.local.database_contents import contents_of
-from easeml_db.local.server import Embedded, prepare_database
+from easeml_db.local.preparation import prepare_database
+from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now
 

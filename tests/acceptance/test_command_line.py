@@ -18,7 +18,8 @@ import pytest
 from click.testing import Result
 
 from easeml_db.cli.demo_subjects import SUBJECTS
-from easeml_db.errors import NotReady
+from easeml_db.errors import NotFound, NotReady
+from easeml_db.local.facts_file import remember
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now
@@ -202,6 +203,25 @@ def test_a_database_without_the_extension_says_so(shell: Any, server: Embedded) 
     assert isinstance(result.exception, NotReady)
     assert "no extension easeml" in result.exception.message
     assert "easeml install" in (result.exception.hint or "")
+
+
+def test_a_folder_whose_programs_are_gone_is_told_and_can_be_destroyed(own_server: Embedded, run_easeml: Any) -> None:
+    remember(own_server.folder, binaries="/usr/lib/postgresql/1/bin")
+    data = ("--data", own_server.folder)
+    assert own_server.is_running()
+    refused = run_easeml("down", *data).exception
+    assert isinstance(refused, NotFound)
+    pid = int((own_server.cluster / "postmaster.pid").read_text().splitlines()[0])
+    assert f"kill -INT {pid}" in str(refused)
+    os.kill(pid, signal.SIGINT)
+    while own_server.is_running():
+        time.sleep(0.05)
+    assert not document(run_easeml("status", *data, "--json"))["is_running"]
+    refused = run_easeml("up", *data).exception
+    assert isinstance(refused, NotFound)
+    assert "there is no pg_ctl in /usr/lib/postgresql/1/bin" in str(refused)
+    assert run_easeml("destroy", "--yes", *data).exit_code == 0
+    assert not own_server.folder.exists()
 
 
 def test_destroy_asks_and_removes_a_private_server(own_server: Embedded, run_easeml: Any) -> None:

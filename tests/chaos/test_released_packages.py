@@ -14,8 +14,9 @@ import pytest
 
 import easeml_plpy
 from easeml_db import __version__
+from easeml_db.local.preparation import SERVICE_ROLE, prepare_database
 from easeml_db.local.processes import coordinator_environment
-from easeml_db.local.server import SERVICE_ROLE, Embedded, prepare_database
+from easeml_db.local.server import Embedded
 from tests.conftest import Session, set_for_speed
 from tests.disks import open_folder
 from tests.integration.test_upgrades import RELEASED, finished, start

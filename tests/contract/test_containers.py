@@ -14,8 +14,9 @@ import tomllib
 
 from easeml_db import __version__
 from easeml_db.errors import InvalidArgument
+from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.processes import available_cores
-from easeml_db.local.server import DATABASE, SERVICE_ROLE
+from easeml_db.local.server import DATABASE
 from tests.containers.building import seen_files, variables
 from tests.containers.compose import Project, Service, read_compose
 from tests.containers.compose import variables as compose_variables

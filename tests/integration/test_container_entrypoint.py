@@ -19,8 +19,8 @@ import pytest
 from easeml_db import __version__
 from easeml_db.local.binaries import find_binaries
 from easeml_db.local.cluster import SUPERUSER, is_initialised
+from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.processes import server_identity, server_ids
-from easeml_db.local.server import SERVICE_ROLE
 from tests.conftest import PATIENCE_SECONDS, copy_folder
 from tests.containers.places import Place, down
 from tests.disks import open_folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,13 @@ def test_table_has_key_comment_and_goes_on_counting(dsn: str, tmp_path: Path) ->
     assert query(dsn, "SELECT id, a FROM t ORDER BY id") == [(1, 5), (2, 6), (3, 7), (4, 5), (5, 6)]
     assert query(dsn, "SELECT obj_description('t'::regclass)") == [(f"Loaded by easeml from {file}",)]
     assert query(dsn, "SELECT contype FROM pg_constraint WHERE conrelid = 't'::regclass") == [("p",)]
+
+
+def test_a_file_whose_name_is_no_text_is_loaded(dsn: str, tmp_path: Path) -> None:
+    file = csv_at(tmp_path, "a\n5\n").rename(tmp_path / os.fsdecode(b"caf\xe9.csv"))
+    result = command(dsn, "csv", str(file), "--table", "t")
+    assert result.exit_code == 0, result.output
+    assert query(dsn, "SELECT obj_description('t'::regclass)") == [(f"Loaded by easeml from {tmp_path}/caf?.csv",)]
 
 
 def test_own_id_column_is_kept(dsn: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import psycopg
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -43,7 +44,7 @@ from easeml_db.cli.run_snapshot import (
     telling_configs,
 )
 from easeml_db.cli.screen import screen
-from easeml_db.errors import InvalidArgument
+from easeml_db.errors import InvalidArgument, NotFound, NotReady
 from easeml_db.local.processes import server_environment
 from easeml_db.report.wording import cost_text
 
@@ -478,6 +479,55 @@ def test_a_server_that_debian_does_not_manage_gets_no_debian_path() -> None:
 
 
 # Slips
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (PermissionError(13, "Permission denied", "/srv/x"), "easeml: /srv/x: Permission denied\n"),
+        (TimeoutError(), "easeml: TimeoutError\n"),
+        (psycopg.OperationalError("the connection is\nlost"), "easeml: the connection is lost\n"),
+        (psycopg.errors.DiskFull(), "easeml: DiskFull\n"),
+    ],
+)
+def test_errors_of_the_machine_and_the_driver_are_told_in_a_line(
+    error: Exception, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setitem(commands.commands, "fail", click.Command("fail", callback=fail))
+    with pytest.raises(SystemExit) as ended:
+        main(["fail"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith(told)
+    with pytest.raises(type(error)):
+        main(["--debug", "fail"])
+
+
+def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(commands.commands, "fail", click.Command("fail", callback=lambda: {}["x"]))
+    with pytest.raises(KeyError):
+        main(["fail"])
+
+
+@pytest.mark.parametrize("command", ["status", "psql", "runs"])
+def test_a_private_server_that_has_never_started_is_told(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "easeml.json").write_text('{"binaries": "/usr/lib/postgresql/15/bin"}')
+    monkeypatch.setenv("EASEML_DATA", str(tmp_path))
+    monkeypatch.delenv("EASEML_DSN", raising=False)
+    found = invoke(command).exception
+    assert isinstance(found, NotReady)
+    assert "has never started" in str(found)
+    assert "easeml up" in (found.hint or "")
+
+
+def test_extension_files_go_to_no_folder_that_is_no_servers(tmp_path: Path) -> None:
+    found = invoke("install", "--files-only", "--bindir", str(tmp_path)).exception
+    assert isinstance(found, NotFound)
+    assert f"expected the folder of a server's pg_config, found none in {tmp_path}" in str(found)
 
 
 def test_a_connection_string_that_is_none_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
