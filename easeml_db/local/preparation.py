@@ -14,9 +14,28 @@ SERVICE_ROLE = "easeml_service"
 # No schema of a tenant is looked into, and a coordinator that hangs within a transaction does not keep its locks.
 SERVICE_SETTINGS = {"search_path": "pg_catalog, pg_temp", "idle_in_transaction_session_timeout": "'1min'"}
 
+# Slots are told apart from those of instances. Those that are alike keep what somebody gave them; threads that only
+# shared out the cores among them share them out anew.
+SET_SLOTS = """SELECT easeml.set_slots(%(n)s,
+        CASE WHEN k.n_threads <> greatest(1, %(n_cores)s / nullif(k.n_found, 0)) THEN k.n_threads
+            ELSE greatest(1, %(n_cores)s / %(n)s) END,
+        coalesce(k.device, 'cpu'), k.memory_limit_bytes)
+    FROM (
+        SELECT a.n_found, CASE WHEN a.n_kinds = 1 THEN a.n_threads END AS n_threads,
+            CASE WHEN a.n_kinds = 1 THEN a.device END AS device,
+            CASE WHEN a.n_kinds = 1 THEN a.memory_limit_bytes END AS memory_limit_bytes
+        FROM (
+            SELECT count(*)::integer AS n_found,
+                count(DISTINCT (s.device, s.n_threads, s.memory_limit_bytes)) AS n_kinds,
+                min(s.n_threads) AS n_threads, min(s.device) AS device, min(s.memory_limit_bytes) AS memory_limit_bytes
+            FROM easeml.slots s WHERE s.segment_id = 1 AND NOT s.is_added) a) k
+    WHERE k.n_found <> %(n)s"""
+
 
 def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None = None) -> None:
-    """Create the extension, the coordinator's login role and the slots, where they are missing."""
+    """Create the extension, the coordinator's login role and the slots, where they are missing; change the number of
+    slots if it is given and another.
+    """
     connection.execute(OWN_DDL)
     connection.execute("CREATE EXTENSION IF NOT EXISTS easeml CASCADE")
     update_extension(connection)
@@ -27,5 +46,4 @@ def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None
     has_slots = bool(connection.execute("SELECT FROM easeml.slots LIMIT 1").fetchall())
     if n_slots is not None or not has_slots:
         n_cores = available_cores()
-        n_slots = n_slots or max(1, n_cores)
-        connection.execute("SELECT easeml.set_slots(%s, %s)", [n_slots, max(1, n_cores // n_slots)])
+        connection.execute(SET_SLOTS, {"n": n_slots or max(1, n_cores), "n_cores": n_cores})
