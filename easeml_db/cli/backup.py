@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import click
 import psycopg
@@ -44,7 +46,8 @@ def backup(file: Path, overwrite: bool, folder: Path | None, dsn: str | None, as
     server = None if dsn else _running(folder)
     source = dsn or _dsn(server)
     programs = _programs(server) if server else _programs_for(source)
-    made = back_up(source, programs, file.absolute(), may_replace=overwrite)
+    with _ended_by_sigterm():
+        made = back_up(source, programs, file.absolute(), may_replace=overwrite)
     n_bytes = file.stat().st_size
     if as_json:
         print_json({"file": str(file), "n_bytes": n_bytes, "version": made.version, "n_rows": made.n_rows})
@@ -119,6 +122,21 @@ def _programs_for(dsn: str, **parts: str) -> Path:
 
 def _programs(server: Embedded) -> Path:
     return Path(server.facts["binaries"])
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM end a block as Ctrl+C does: it removes what it began, and its programs end with it."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the tidying up
+        raise SystemExit(128 + number)
+
+    former = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from easeml_db.postgres.versions import EXTENSION
 def back_up(dsn: str, programs: Path, path: Path, *, may_replace: bool = False) -> Dump:
     """Write a database, as of one instant, into a file that only its owner can read; return the file's facts. Runs
     continue meanwhile. The file appears only when it is complete. programs: the folder of pg_dump and pg_restore.
-    Raises NotAllowed if the file exists, EasemlError with the message of pg_dump.
+    Raises NotAllowed if the file exists, InvalidArgument for what is no file, EasemlError with the message of pg_dump.
     """
+    path = _target(path)
     if path.exists() and not may_replace:
         raise NotAllowed(f"{path} is there already", hint="Give another name, or --overwrite.")
     if not path.parent.is_dir():
@@ -36,6 +37,18 @@ def back_up(dsn: str, programs: Path, path: Path, *, may_replace: bool = False) 
     finally:
         part.unlink(missing_ok=True)
     return Dump(path, found.version, found.n_rows, found.roles)
+
+
+def _target(path: Path) -> Path:
+    """Return the place of the file, behind symbolic links. Raises InvalidArgument for a device, a pipe or a folder."""
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise InvalidArgument(f"{path} is a symbolic link that leads nowhere") from error
+    if target.exists() and not target.is_file():
+        hint = "A backup is written beside its place and moved there, so it needs a name in a folder."
+        raise InvalidArgument(f"expected the name of a file, and {path} is a device, a pipe or a folder", hint=hint)
+    return target
 
 
 def _private(path: Path) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -243,3 +246,36 @@ def test_a_file_that_is_there_is_kept(root: Session, tmp_path: Path) -> None:
     easeml("backup", file, "--dsn", root.dsn, "--overwrite")
     assert file.read_bytes()[:5] == b"PGDMP"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_pipe_is_refused_and_a_link_is_followed(root: Session, tmp_path: Path) -> None:
+    pipe, link, far = tmp_path / "pipe", tmp_path / "link", tmp_path / "far"
+    os.mkfifo(pipe)
+    refused = easeml("backup", pipe, "--overwrite", "--dsn", root.dsn, is_fine=False)
+    assert "is a device, a pipe or a folder" in str(refused)
+    assert pipe.is_fifo()
+    far.mkdir()
+    link.symlink_to(far / "mine")
+    easeml("backup", link, "--dsn", root.dsn)
+    easeml("backup", link, "--overwrite", "--dsn", root.dsn)
+    assert link.is_symlink()
+    assert (far / "mine").read_bytes()[:5] == b"PGDMP"
+    assert list(far.iterdir()) == [far / "mine"]
+
+
+def test_a_backup_that_is_ended_leaves_no_file_and_no_program(root: Session, tmp_path: Path) -> None:
+    programs, out = tmp_path / "bin", tmp_path / "out"
+    programs.mkdir()
+    out.mkdir()
+    note = f"echo $$ > {tmp_path}/new && mv {tmp_path}/new {tmp_path}/pid"
+    (programs / "pg_dump").write_text(f"#!/bin/sh\n{note}\nexec sleep 600\n")
+    (programs / "pg_dump").chmod(0o755)
+    command = [sys.executable, "-m", "easeml_db", "backup", out / "file", "--dsn", root.dsn]
+    process = subprocess.Popen(command, cwd="/", env={**os.environ, "EASEML_BINDIR": str(programs)})
+    while not (tmp_path / "pid").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert list(out.iterdir()) == []
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
