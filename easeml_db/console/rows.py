@@ -11,8 +11,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from easeml_db.errors import EasemlError, NotFound
-from easeml_db.postgres.connection import connect_now, server_error
+from easeml_db.errors import EasemlError, InvalidArgument, NotFound
+from easeml_db.postgres.connection import connect_now, not_a_connection_string, server_error
 from easeml_db.postgres.queries import queries
 
 Connection = psycopg.Connection[dict[str, Any]]
@@ -22,6 +22,22 @@ NO_FILE = "/dev/null/none"
 STATEMENT_TIMEOUT = "20s"
 OF_OTHERS = ("user", "password", "passfile", "sslcert", "sslkey", "service", "options")
 """Settings of a connection string that would let a role in without its own password, or change what it does."""
+
+
+def check_dsn(dsn: str) -> None:
+    """Refuse a connection string from which nothing would be left to say where the server is. Raises InvalidArgument.
+
+    A service may hold user and password of the console's owner, so no role logs in through it.
+    """
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError as error:
+        raise not_a_connection_string(error) from error
+    if given.get("service"):
+        raise InvalidArgument(
+            f"--dsn: the console takes no service, and got service={given['service']}",
+            hint="Give host, port and dbname instead; each user logs in as a role of their own.",
+        )
 
 
 def dsn_of_role(dsn: str, role: str, password: str) -> str:

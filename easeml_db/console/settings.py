@@ -30,6 +30,14 @@ class Settings:
             return False
 
     @property
+    def is_any_address(self) -> bool:
+        """Whether the host stands for all addresses of the machine, and so for none that a browser can ask."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return self.host in ("", "*", "0")
+
+    @property
     def hosts(self) -> frozenset[str]:
         """Names under which a browser may ask: under another, some other site's page would be asking."""
         shown = f"[{self.host}]" if ":" in self.host else self.host

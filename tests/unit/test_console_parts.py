@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict
 
+from easeml_db.cli.console import console
 from easeml_db.console.curves import MOST_LINES, chart_of
 from easeml_db.console.inputs import example_input
 from easeml_db.console.logins import IDLE_SECONDS, MOST_FAILURES, MOST_LOGINS, Logins, is_same
 from easeml_db.console.rows import dsn_of_role
 from easeml_db.console.settings import Settings
+from easeml_db.errors import InvalidArgument
 
 
 class Clock:
@@ -119,6 +122,21 @@ def test_only_this_machine_is_loopback_and_other_names_are_not_answered(
     assert ("localhost" in Settings("", host, 80).hosts) is is_loopback
     assert settings.key in settings.address
     assert Settings("").key != settings.key
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+def test_an_address_that_no_browser_can_ask_is_refused(host: str) -> None:
+    found = CliRunner().invoke(console, ["--remote", "--host", host, "--dsn", "dbname=nowhere"]).exception
+    assert isinstance(found, InvalidArgument)
+    assert found.hint == "Name the address that browsers will use."
+
+
+@pytest.mark.parametrize("dsn", ["service=shop", "service=shop host=db", "postgresql:///?service=shop"])
+def test_a_service_is_refused_since_it_may_log_somebody_else_in(dsn: str) -> None:
+    found = CliRunner().invoke(console, ["--host", "192.0.2.1", "--remote", "--dsn", dsn]).exception
+    assert isinstance(found, InvalidArgument)
+    assert "the console takes no service, and got service=shop" in str(found)
+    assert "host, port and dbname" in (found.hint or "")
 
 
 def test_a_role_gets_nothing_that_lets_somebody_else_in() -> None:
