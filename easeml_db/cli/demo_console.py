@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from easeml_db.cli.load import progress_bar
-from easeml_db.cli.server import server_facts
+from easeml_db.cli.server import alone_with, server_facts
 from easeml_db.cli.statements import Connection, Row, rows
 from easeml_db.local.server import Embedded, default_folder
 from easeml_db.local.waiting import wait_for_coordinator
@@ -51,13 +51,14 @@ def start_server(server: Embedded, n_slots: int | None, console: DemoConsole) ->
     """Start whatever is not running yet: server, extension, slots and coordinator."""
     console.step("A private PostgreSQL with the extension, and a coordinator beside it")
     started_seconds = time.monotonic()
-    server.start()
-    server.prepare()
-    with connect_now(server.dsn()) as connection:
-        n_there = len(rows(connection, "slots"))
-    if n_slots is not None or n_there < N_SLOTS:
-        server.prepare(n_slots=n_slots or N_SLOTS)
-    server.start_coordinator()
+    with alone_with(server, server.prepare_folders):
+        server.start()
+        server.prepare()
+        with connect_now(server.dsn()) as connection:
+            n_there = len(rows(connection, "slots"))
+        if n_slots is not None or n_there < N_SLOTS:
+            server.prepare(n_slots=n_slots or N_SLOTS)
+        server.start_coordinator()
     wait_for_coordinator(server)
     console.note(f"{server.folder}, {server_facts(server)['n_slots']} slots, up in {since(started_seconds)}")
 

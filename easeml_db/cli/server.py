@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from easeml_db.cli.connection import data_option, embedded
 from easeml_db.cli.output import json_option, print_json, say
 from easeml_db.errors import EasemlError, NotAllowed, NotFound
+from easeml_db.local.folder_lock import alone
 from easeml_db.local.nodes import nodes_of, remove_nodes, start_nodes, stop_nodes
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
@@ -31,12 +34,13 @@ from easeml_db.postgres.connection import connect_now
 def up(folder: Path | None, n_slots: int | None, port: int | None, as_json: bool) -> None:
     """Start a private PostgreSQL with easeml in it, and the coordinator. Does nothing if they already run."""
     server = embedded(folder)
-    if nodes_of(server):
-        start_nodes(server, nodes_of(server))
-    server.start(port=port)
-    server.prepare(n_slots=n_slots)
-    server.start_coordinator()
-    wait_for_coordinator(server)
+    with alone_with(server, server.prepare_folders):
+        if nodes_of(server):
+            start_nodes(server, nodes_of(server))
+        server.start(port=port)
+        server.prepare(n_slots=n_slots)
+        server.start_coordinator()
+        wait_for_coordinator(server)
     _print_status(server, as_json)
 
 
@@ -45,9 +49,9 @@ def up(folder: Path | None, n_slots: int | None, port: int | None, as_json: bool
 def down(folder: Path | None) -> None:
     """Stop the coordinator and the private server. Runs under way go on at the next easeml up."""
     server = embedded(folder)
-    server.facts  # noqa: B018 - says so when there is none
-    server.stop()
-    stop_nodes(server)
+    with alone_with(server, lambda: server.facts):  # says so when there is none
+        server.stop()
+        stop_nodes(server)
     say(f"stopped; the data stays in {server.folder}")
 
 
@@ -60,14 +64,11 @@ def destroy(folder: Path | None, yes: bool) -> None:
     server.facts  # noqa: B018
     if not yes:
         click.confirm(f"Remove the private server in {server.folder} with all its data?", abort=True)
-    server.stop()
-    remove_nodes(server)
-    server.remove()
-    if server.folder.exists():
-        left = ", ".join(sorted(path.name for path in server.folder.iterdir())[:3]) or "nothing"
-        raise NotAllowed(
-            f"{server.folder} could not be removed whole: it holds {left}", hint="See what is left in it, and whose."
-        )
+    with alone_with(server, lambda: server.facts):
+        server.stop()
+        remove_nodes(server)
+        server.remove()
+        _check_removed(server.folder)
     say(f"removed {server.folder}")
 
 
@@ -109,7 +110,21 @@ def logs(folder: Path | None, lines: int) -> None:
             say("\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]))
 
 
+def _check_removed(folder: Path) -> None:
+    if folder.exists():
+        left = ", ".join(sorted(path.name for path in folder.iterdir())[:3]) or "nothing"
+        raise NotAllowed(
+            f"{folder} could not be removed whole: it holds {left}", hint="See what is left in it, and whose."
+        )
+
+
 COMMANDS = (up, down, destroy, status, psql, logs)
+
+
+def alone_with(server: Embedded, check: Callable[[], object]) -> AbstractContextManager[None]:
+    """Keep other commands that start, stop or remove a private server waiting during a block. check: as in `alone`."""
+    told = f"another command works on {server.folder}; this one waits for it"
+    return alone(server.folder, check, lambda: say(told, err=True))
 
 
 def _print_status(server: Embedded, as_json: bool) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from easeml_db.errors import NotAllowed
 
-FACTS = "easeml.json"
+FACTS, LOCK = "easeml.json", "lock"
 NAMES = frozenset(
     {
-        "cluster", "socket", "nodes", "password", "lock", FACTS, "pg_service.conf", "coordinator.pid",
+        "cluster", "socket", "nodes", "password", LOCK, FACTS, "pg_service.conf", "coordinator.pid",
         "coordinator.log", "server.log",
     }
 )  # fmt: skip
@@ -36,9 +36,8 @@ def remove_entries(folder: Path) -> None:
     """Remove what a private server keeps in its folder, and the folder itself if nothing else is in it."""
     if not folder.is_dir():
         return
-    for path in folder.iterdir():
-        if not _is_own(path):
-            continue
+    # Who waits for the lock begins as soon as its file is gone: then nothing else may be there to remove.
+    for path in sorted(filter(_is_own, folder.iterdir()), key=lambda path: path.name == LOCK):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:

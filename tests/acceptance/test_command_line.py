@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from easeml_db.local.facts_file import remember
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now
+from tests.disks import open_folder
 
 SMALL = ("--architectures", "mlp,linear", "--n-configs", "2", "--max-epochs", "1")
 LONG = ("--architectures", "mlp", "--n-configs", "2", "--max-epochs", "5000")
@@ -91,7 +93,7 @@ def test_datasets_are_made_refreshed_and_dropped(shell: Any) -> None:
     assert document(shell("datasets", "drop", "other", "--json")) == {"dropped": "other"}
 
 
-def test_a_refreshed_dataset_is_listed_with_how_often_it_is_checked(shell: Any) -> None:
+def test_a_refreshed_dataset_is_listed_with_how_often_it_is_checked(shell: Any, finished: int) -> None:
     assert document(shell("refresh", "cli digits", "--every", "1 day", "--json"))["result"] == "refreshed"
     try:
         (rule,) = [each for each in document(shell("refreshes", "--json")) if each["dataset_name"] == "cli digits"]
@@ -231,6 +233,30 @@ def test_destroy_asks_and_removes_a_private_server(own_server: Embedded, run_eas
     assert done.exit_code == 0, done.output
     assert not own_server.folder.exists()
     assert "no private server" in str(run_easeml("destroy", "--yes", "--data", own_server.folder).exception)
+
+
+def test_two_that_start_one_server_at_once_find_one_server() -> None:
+    parent = open_folder()
+    folder = parent / "server"
+    try:
+        command = ("up", "--slots", "1", "--data", folder, "--json")
+        both = [process(Embedded(folder), *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+        told = [each.communicate(timeout=120) for each in both]
+        assert [each.returncode for each in both] == [0, 0], told
+        first, second = (json.loads(output) for output, _ in told)
+        assert first == second
+        assert first["is_running"]
+        assert not list(folder.glob("cluster.unfinished-*"))
+        command = ("destroy", "--yes", "--data", folder)
+        ends = [process(Embedded(folder), *command, stderr=subprocess.PIPE) for _ in range(2)]
+        errors = [each.communicate(timeout=120)[1].decode() for each in ends]
+        assert sorted(each.returncode for each in ends) in ([0, 0], [0, 1]), errors
+        assert not any("Traceback" in error for error in errors)
+        assert not folder.exists()
+    finally:
+        if folder.exists():
+            Embedded(folder).remove()
+        shutil.rmtree(parent, ignore_errors=True)
 
 
 @pytest.mark.usefixtures("interruptible")
