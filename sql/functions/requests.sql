@@ -107,7 +107,8 @@ BEGIN
     END IF;
     -- A name with rows belongs to the role that made them, even if that role is gone and this one has the same name.
     WHILE EXISTS (SELECT FROM easeml.tenant_roles t WHERE t.tenant = candidate::name) OR EXISTS (SELECT FROM easeml.tenants t WHERE t.tenant = candidate::name)
-        OR EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = candidate::name) OR EXISTS (SELECT FROM easeml.tenant_usage u WHERE u.tenant = candidate::name) LOOP
+        OR EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = candidate::name) OR EXISTS (SELECT FROM easeml.tenant_usage u WHERE u.tenant = candidate::name)
+        OR EXISTS (SELECT FROM easeml.tasks k WHERE k.tenant = candidate::name) LOOP
         n := n + 1;
         candidate := role;
         WHILE octet_length(candidate || '_' || n) > 63 LOOP

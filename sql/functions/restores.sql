@@ -83,6 +83,18 @@ END
 $$;
 COMMENT ON FUNCTION easeml.broken_references() IS 'Names the rows that refer to missing ones, by all foreign keys and by what units record; NULL if there are none (internal).';
 
+CREATE FUNCTION easeml.leave_numbers_behind() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- A dump has no lease. What was written under one of the lost numbers must not be taken for what is written under the next.
+    UPDATE easeml.coordinator_lease l SET lease_number = greatest(l.lease_number, extract(epoch FROM clock_timestamp())::bigint);
+    IF EXISTS (SELECT FROM easeml.segments g WHERE g.service IS NOT NULL) THEN
+        -- Nodes were not restored: they may have rows and states of datasets and checkpoints that came after the dump.
+        PERFORM setval('easeml.datasets_dataset_id_seq', nextval('easeml.datasets_dataset_id_seq') + 1000000), setval('easeml.checkpoints_checkpoint_id_seq', nextval('easeml.checkpoints_checkpoint_id_seq') + 1000000000);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION easeml.leave_numbers_behind() IS 'Has leases, and on a server with nodes datasets and states, go on with numbers that none had after the dump (internal).';
+
 CREATE FUNCTION easeml.finish_restore(allow_missing boolean DEFAULT false) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     broken text;
@@ -100,6 +112,7 @@ BEGIN
                 ELSE 'Restore again into a new database, and look at what pg_restore says.' END);
     END IF;
     DELETE FROM easeml.restored_tables;
+    PERFORM easeml.leave_numbers_behind();
     SELECT sum(k.value::bigint) INTO n_rows FROM easeml.dumps d, jsonb_each_text(d.n_rows) k;
     RETURN CASE WHEN missing IS NULL AND n_rows IS NOT NULL AND allow_missing IS NOT TRUE THEN format('all %s row(s) of the dump are there, and all foreign keys hold', n_rows) ELSE 'all foreign keys hold' END;
 END

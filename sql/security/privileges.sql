@@ -93,6 +93,7 @@ ALTER VIEW easeml.kept_sizes OWNER TO easeml_owner;
 GRANT USAGE ON SEQUENCE easeml.slots_slot_id_seq TO easeml_admin, easeml_coordinator;
 GRANT USAGE ON SEQUENCE easeml.tasks_task_id_seq, easeml.datasets_dataset_id_seq TO easeml_owner;
 GRANT USAGE ON SEQUENCE easeml.arm_openings_decision_id_seq TO easeml_coordinator;
+GRANT USAGE, UPDATE ON SEQUENCE easeml.datasets_dataset_id_seq TO easeml_coordinator;  -- after a restore
 
 -- Who may call what: a routine without a line is easeml_owner's alone. Trigger functions never get one: whoever may execute
 -- one can attach it to a table of their own, with invented rows.
@@ -126,7 +127,7 @@ BEGIN
             ('easeml_reader', '{instance_cost,planned_cost,reads_for_all,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,
                 list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
             ('easeml_coordinator', '{analyse_grown,due_tasks,advance_task}'),
-            ('easeml_coordinator', '{finish_restore,missing_rows,broken_references,warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,batch_key,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
+            ('easeml_coordinator', '{finish_restore,leave_numbers_behind,missing_rows,broken_references,warm_up,train_unit,evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,batch_key,train_gang,evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,
                 trial_place,slot_place,open_unit,fence,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,record_metrics,note_takeover,note_serving,record_pilot,
                 begin_ending,add_ensemble,drop_vain_ensemble,lock_trials,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,keep_allocations,charge,
                 has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,

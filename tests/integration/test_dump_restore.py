@@ -156,6 +156,8 @@ def test_ids_go_on_counting_and_work_goes_on(
         root.execute("SELECT easeml.set_slots(1)")
         with coordinator(root):
             use(root, tenant)
+        leases = [each.value("SELECT lease_number FROM easeml.coordinator_lease") for each in (finished[0], root)]
+        assert leases[1] > 1_000_000 + leases[0], "what was written under a lost lease is not taken for this one's"
         tenant.execute("SELECT easeml.drop_dataset('colours', cascade => true)")
         assert root.value("SELECT count(*) FROM easeml.checkpoints") == 0
         assert root.value("SELECT count(*) FROM easeml.checkpoint_chunks") == 0
@@ -169,6 +171,20 @@ def use(root: Session, tenant: Session) -> None:
     run_id = tenant.value("SELECT easeml.select_models('colours', '{linear}', n_configs => 1, max_epochs => 1)")
     assert run_id > last["run"]
     finish(root, run_id)
+
+
+def test_a_restored_server_with_nodes_gives_out_no_number_that_a_node_may_know(database: Session) -> None:
+    """Nodes are not restored with it: they may have rows and states that came after the dump."""
+    numbers = "SELECT nextval('easeml.datasets_dataset_id_seq'), nextval('easeml.checkpoints_checkpoint_id_seq')"
+    (before,) = database.rows(f"SELECT * FROM ({numbers}) n(dataset, state)")
+    database.execute("SELECT easeml.leave_numbers_behind()")
+    (alone,) = database.rows(f"SELECT * FROM ({numbers}) n(dataset, state)")
+    assert alone["dataset"] < before["dataset"] + 1000
+    database.execute("SELECT easeml.add_segment('east', service => 'pg_east')")
+    database.execute("SELECT easeml.leave_numbers_behind()")
+    (beside,) = database.rows(f"SELECT * FROM ({numbers}) n(dataset, state)")
+    assert beside["dataset"] > before["dataset"] + 1_000_000
+    assert beside["state"] > before["state"] + 1_000_000_000
 
 
 def test_a_tenant_beyond_its_limits_comes_back_as_it_was(private_server: Embedded, database: Session) -> None:

@@ -289,10 +289,12 @@ def test_tenants_write_nothing_that_is_the_coordinators(root: Session, alice: Se
 
 def test_readers_read_results_and_no_data(root: Session, roles: dict[str, Session]) -> None:
     rita = roles["rita"]
-    assert denied(rita, "SELECT FROM easeml.version_blocks") == "42501"
-    for view in set(relations(root, "v")) - {"version_blocks"}:
+    with_rows = {"version_blocks", "node_job_status"}
+    for view in with_rows:
+        assert denied(rita, f"SELECT FROM easeml.{view}") == "42501"
+    for view in set(relations(root, "v")) - with_rows:
         assert len(rita.rows(f"SELECT * FROM easeml.{view}")) == root.value(f"SELECT count(*) FROM easeml.{view}"), view
-    for table in ("blocks", "checkpoints", "checkpoint_chunks", "prediction_audits", "prediction_log"):
+    for table in ("blocks", "checkpoints", "checkpoint_chunks", "prediction_audits", "prediction_log", "node_jobs"):
         assert denied(rita, f"SELECT FROM easeml.{table}") == "42501"
     for table, column in (("datasets", "encoder"), ("evaluations", "statistics"), ("partitions", "checksum")):
         assert denied(rita, f"SELECT {column} FROM easeml.{table}") == "42501"
