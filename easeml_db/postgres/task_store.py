@@ -16,6 +16,7 @@ from easeml_db.postgres.store_session import SETTINGS, StoreSession
 
 DUE = "SELECT task_id FROM easeml.due_tasks(%(is_first)s) AS t(task_id)"
 ADVANCE = "SELECT easeml.advance_task(%(task_id)s, %(lease_number)s) AS run_id"
+Connection = psycopg.AsyncConnection[dict[str, Any]]
 HELD = 0  # instead of a run: the task is locked
 LONGEST_WAIT_SECONDS = 8.0
 """Between two looks at a task that is held all the time."""
@@ -27,7 +28,7 @@ class PostgresTasks:
     def __init__(self, session: StoreSession) -> None:
         self._session = session
         self._working: asyncio.Task[None] | None = None
-        self._connection: psycopg.AsyncConnection[dict[str, Any]] | None = None
+        self._connection: Connection | None = None
         self._is_first = True  # tasks may have new architectures since the last coordinator
         self._held: dict[int, tuple[float, float]] = {}  # locked tasks: next check, and wait until then
 
@@ -46,19 +47,29 @@ class PostgresTasks:
     async def _advance(self) -> None:
         if self._connection is None or self._connection.closed:
             self._connection = await connect(self._session.dsn, "easeml coordinator (tasks)", **SETTINGS)
-        rows = await (await self._connection.execute(DUE, {"is_first": self._is_first})).fetchall()
-        listed = [row["task_id"] for row in rows]
+        looked_at: set[int] = set()
+        while due := [task_id for task_id in await self._due(self._connection) if task_id not in looked_at]:
+            looked_at.update(due)
+            for task_id in due:
+                await self._take_step(self._connection, task_id)
+
+    async def _due(self, connection: Connection) -> list[int]:
+        """Return the tasks to check now: one of each tenant, and then the next ones, so that tenants take turns."""
+        rows = await (await connection.execute(DUE, {"is_first": self._is_first})).fetchall()
         self._is_first = False
-        for task_id in due_now(listed, self._held, time.monotonic()):
-            _, waited = self._held.pop(task_id, (0.0, 0.0))
-            # An error of one task must not delay others: the task is checked again later.
-            with contextlib.suppress(psycopg.Error):
-                values = {"task_id": task_id, "lease_number": self._session.lease_number}
-                row = await (await self._connection.execute(ADVANCE, values)).fetchone()
-                if row is None or row["run_id"] != HELD:
-                    continue
-            seconds = min(max(0.5, 2 * waited), LONGEST_WAIT_SECONDS)
-            self._held[task_id] = (time.monotonic() + seconds, seconds)
+        return due_now([row["task_id"] for row in rows], self._held, time.monotonic())
+
+    async def _take_step(self, connection: Connection, task_id: int) -> None:
+        """Pack what changed of a task, and begin a run of it if its rule says so."""
+        _, waited = self._held.pop(task_id, (0.0, 0.0))
+        # An error of one task must not delay others: the task is checked again later.
+        with contextlib.suppress(psycopg.Error):
+            values = {"task_id": task_id, "lease_number": self._session.lease_number}
+            row = await (await connection.execute(ADVANCE, values)).fetchone()
+            if row is None or row["run_id"] != HELD:
+                return
+        seconds = min(max(0.5, 2 * waited), LONGEST_WAIT_SECONDS)
+        self._held[task_id] = (time.monotonic() + seconds, seconds)
 
 
 def due_now(listed: Sequence[int], held: Mapping[int, tuple[float, float]], now: float) -> list[int]:

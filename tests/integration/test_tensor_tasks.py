@@ -116,6 +116,7 @@ def test_networks_with_several_optimisers_hop_and_replay_to_the_same_bytes(ada: 
 
 
 def test_a_run_without_architectures_takes_those_that_write_series(ada: Session) -> None:
+    ada.wait_until("SELECT count(*) > 0 FROM easeml.datasets WHERE dataset_name = 'backwards'")
     run_id = ada.value("SELECT easeml.select_models('backwards', n_configs => 1, max_epochs => 1, max_seconds => 60)")
     ada.execute("CALL easeml.wait(%s)", [run_id])
     assert ada.values("SELECT DISTINCT architecture FROM easeml.leaderboard WHERE run_id = %s", run_id) == ["seq2seq"]

@@ -142,9 +142,9 @@ def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str)
     simulator = rest.simulator
     if simulator is None:
         raise EasemlError("nothing can be planned: no instance is to be had")
-    goal = _goal(plan, circumstances, rest.ending_seconds)
     found = _within(plan, rest, circumstances, simulator)
-    alternative = found or _as_good_as_can_be(simulator, goal, rest.held)
+    money = None if plan.max_cost is None else plan.max_cost - circumstances.cost
+    alternative = found or _as_good_as_can_be(simulator, money, rest.held)
     rows = plan_rows(simulator, alternative, rest.notes)
     row = rows[-1] | {
         "revision": plan.revision + 1, "reason": reason, "is_within_limits": found is not None,
@@ -178,10 +178,11 @@ def _goal(plan: RunPlan, now: Circumstances, ending_seconds: float) -> Goal | No
     return Goal(seconds, cost, CONFIDENCE)
 
 
-def _as_good_as_can_be(simulator: Simulator, goal: Goal | None, held: Allocation) -> Alternative:
-    """Return the fastest plan for the money, else the cheapest."""
-    most = 1e12 if goal is None or goal.max_cost is None else goal.max_cost
-    for looser in (Goal(None, most, CONFIDENCE), Goal(None, most), Goal()):
+def _as_good_as_can_be(simulator: Simulator, money: float | None, held: Allocation) -> Alternative:
+    """Return the fastest plan for the money that is left, else the cheapest. None: it may cost whatever it costs."""
+    most = 1e12 if money is None else money
+    for_money = (Goal(None, most, CONFIDENCE), Goal(None, most)) if most >= LEAST_COST else ()
+    for looser in (*for_money, Goal()):
         found = best_plan(simulator, looser, held)
         if found is not None:
             return found

@@ -63,7 +63,7 @@ class RaceProcedure(Procedure):
         self._options.flag("ensemble")  # false: the end of the run makes none (sql/functions/run_ending.sql)
         self._options.flag("refit")  # false: it trains no member again on validation rows (easeml_plpy/refitting.py)
         self._max_seconds = arguments.max_seconds
-        n_of_lane = min(DEFAULT_N_CONFIGS, self._n_wanted or DEFAULT_N_CONFIGS)
+        n_of_lane = self._n_wanted or DEFAULT_N_CONFIGS
         self._configs = {
             subspace.architecture: _LaneConfigs(
                 ConfigSequence(SearchSpace((subspace,)), arguments.seed),
@@ -119,7 +119,10 @@ class RaceProcedure(Procedure):
         are last."""
         leader = max(lanes.values(), key=lambda lane: lane.best)
         dearest = max((lane.seconds_per_epoch for lane in lanes.values()), default=0.0)
-        is_opening = dearest > 0 and any(not lane.is_held and not lane.is_measured for lane in lanes.values())
+        # A lane whose first trial failed or was stopped will not be measured by it, and keeps no other from opening.
+        is_opening = dearest > 0 and any(
+            lane.n_training and not lane.is_held and not lane.is_measured for lane in lanes.values()
+        )
         order = {name: k for k, name in enumerate(lanes)}
 
         def key(name: str) -> tuple[int, float, int, int]:

@@ -38,7 +38,7 @@ class Greedy(Draws):
         known = standings.can_open & ~np.isnan(standings.sig)
         if not known.any():
             return standings.can_open.copy()
-        sig = np.where(known, standings.sig * standings.weight, -np.inf)
+        sig = np.where(known, _weighted(standings.sig, standings.weight), -np.inf)
         candidates: Mask = sig >= _mean(sig[known])
         return candidates
 
@@ -46,7 +46,16 @@ class Greedy(Draws):
         if self._rule == "random":
             return int(self.generator().choice(np.flatnonzero(candidates)))
         by_gap = self._rule == "max_gap" or np.isnan(standings.sig[candidates]).any()
-        return standings.largest((standings.gap if by_gap else standings.sig) * standings.weight, candidates)
+        return standings.largest(_weighted(standings.gap if by_gap else standings.sig, standings.weight), candidates)
+
+
+def _weighted(potential: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return potentials that count as often as their weights say. They may be negative, where more weight has to bring
+    them nearer to zero, and not farther away.
+    """
+    with np.errstate(invalid="ignore"):  # NaN and infinity stay what they are
+        weighted: np.ndarray = np.where(potential < 0, potential / weight, potential * weight)
+    return weighted
 
 
 def _mean(values: np.ndarray) -> float:

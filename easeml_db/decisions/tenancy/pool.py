@@ -34,6 +34,7 @@ class Pool:
     def __init__(self, tenancy: Tenancy | None = None, history: History | None = None) -> None:
         self.history = history or History()
         self._arms: dict[int, tuple[Arm, ...]] = {}  # by run, as its bandit knows them
+        self._most_seconds: dict[int, float] = {}  # that each run may train
         self._runs_of: dict[str, set[int]] = {}  # by tenant
         self._costs = ArmCosts(self.history)
         self._tenancy = tenancy or Tenancy()
@@ -48,7 +49,7 @@ class Pool:
         if (before.policy, before.seed) != (tenancy.policy, tenancy.seed):
             bandits, self._selector = self._selector.bandits, self._new_selector()
             for run_id in sorted(self._arms):
-                self._selector.join(run_id, bandits[run_id])
+                self._selector.join(run_id, bandits[run_id], most_seconds=self._most_seconds[run_id])
         for role in self._runs_of:
             self._renew_terms(role)
 
@@ -91,7 +92,11 @@ class Pool:
             run, prior
         )  # refuses arms and priors that do not belong together: then nothing has joined
         self._arms[run.run_id] = run.arms
-        (self._selector.join if before is None else self._selector.replace)(run.run_id, bandit)
+        if before is None:
+            self._most_seconds[run.run_id] = math.inf if run.max_seconds is None else run.max_seconds
+            self._selector.join(run.run_id, bandit, most_seconds=self._most_seconds[run.run_id])
+        else:
+            self._selector.replace(run.run_id, bandit)
         self._runs_of.setdefault(run.tenant, set()).add(run.run_id)
         self._renew_terms(run.tenant)
         self._renew_unit()
@@ -107,6 +112,7 @@ class Pool:
         """Serve a run no more."""
         self._costs.drop(run_id)
         self._told.drop(run_id)
+        self._most_seconds.pop(run_id, None)
         if self._arms.pop(run_id, None) is not None:
             self._selector.leave(run_id)
             tenant = next(role for role, run_ids in self._runs_of.items() if run_id in run_ids)

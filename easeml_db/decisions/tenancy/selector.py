@@ -5,8 +5,9 @@ Rules before any policy, in this order:
     first service   each run once before any twice, in order of arrival
     last call       a run whose deadline leaves less than twice the time of its next arm; the earliest deadline first
 
-An arm that would end after its run's deadline is not opened. A decision reads columns only. Its cost grows with the
-arms of the one run that is served, and with the number of runs only as a few numpy operations do.
+An arm that would end after its run's deadline is not opened; no arm takes longer than its run may. A decision reads
+columns only. Its cost grows with the arms of the one run that is served, and with the number of runs only as a few
+numpy operations do.
 """
 
 from __future__ import annotations
@@ -61,18 +62,27 @@ class Selector(Generic[Key]):
         self._places: dict[Key, int] = {}
         self._next_arm: list[int] = []
         self._deadlines: dict[Key, float] = {}  # seconds on the caller's clock
+        self._most_seconds: dict[Key, float] = {}  # that a run with a time limit takes
 
     # Runs
 
-    def join(self, key: Key, bandit: RunBandit, *, weight: float = 1.0, deadline_seconds: float = math.inf) -> None:
-        """Add a run behind the others."""
+    def join(
+        self,
+        key: Key,
+        bandit: RunBandit,
+        *,
+        weight: float = 1.0,
+        deadline_seconds: float = math.inf,
+        most_seconds: float = math.inf,
+    ) -> None:
+        """Add a run behind the others. `most_seconds`: for how long it trains at most."""
         if key in self._places:
             raise InvalidArgument(f"run {key!r} has joined already")
         _check_weight(weight)
         self._places[key] = len(self._keys)
         self._keys.append(key)
         self._next_arm.append(0)
-        self.bandits[key] = bandit
+        self.bandits[key], self._most_seconds[key] = bandit, most_seconds
         self.standings.grow()
         self.set_terms(key, weight=weight, deadline_seconds=deadline_seconds)
         self.refresh(key)
@@ -84,6 +94,7 @@ class Selector(Generic[Key]):
         del self.bandits[key], self._keys[place], self._next_arm[place]
         self._places = {other: k for k, other in enumerate(self._keys)}
         self._deadlines.pop(key, None)
+        self._most_seconds.pop(key, None)
         self.standings.drop(place)
         self.policy.renew(place)
 
@@ -193,7 +204,7 @@ class Selector(Generic[Key]):
     def _reach(self, key: Key, now_seconds: float, seconds_per_cost: float) -> tuple[int, float] | None:
         """Return the best arm of a run that would end before its deadline, and its score."""
         bandit = self.bandits[key]
-        ends = now_seconds + bandit.costs * seconds_per_cost
+        ends = now_seconds + np.minimum(bandit.costs * seconds_per_cost, self._most_seconds[key])
         scores = np.where(ends <= self._deadlines.get(key, math.inf), self._arm_rule(bandit), -np.inf)
         arm = int(np.argmax(scores))
         return (arm, float(scores[arm])) if scores[arm] > -np.inf else None
@@ -210,7 +221,7 @@ class Selector(Generic[Key]):
         for key, deadline in self._deadlines.items():
             place = self._places[key]
             seconds = float(self.bandits[key].costs[self._arm(view, place)]) * view.seconds_per_cost
-            mask[place] = deadline - view.now_seconds < LAST_CALL * seconds
+            mask[place] = deadline - view.now_seconds < LAST_CALL * min(seconds, self._most_seconds[key])
         mask &= view.columns.can_open
         if not mask.any():
             return None

@@ -12,6 +12,8 @@ from easeml_db.decisions.procedures.budget import DEFAULT_SECONDS, MOST_EPOCHS, 
 from easeml_db.decisions.procedures.contract import ContinueTrial, SearchArguments, StartTrial, StopTrial, TrialHistory
 from easeml_db.decisions.procedures.lanes import LANE_PATIENCE, TRIAL_PATIENCE, Lane, is_stalled, next_station
 from easeml_db.decisions.procedures.race import RaceProcedure
+from easeml_db.decisions.search_space.parsing import parse_search_space
+from tests.unit.procedures.conftest import SPECS
 
 SCORES = st.lists(st.floats(0, 1) | st.just(math.nan), max_size=30)
 
@@ -110,6 +112,23 @@ def test_nothing_is_decided_where_a_slot_is_wanted_for_a_lane_whose_arm_is_not_o
     assert race(space).ask([far, opened]) == [], "it trains"
     cancelled = replace(held(2, "line"), status="cancelled")
     assert race(space).ask([far, cancelled]) == [ContinueTrial(1, 13)], "nobody waits for what will not come"
+
+
+def test_a_lane_whose_only_trial_failed_keeps_no_other_from_opening():
+    """It is never measured by that trial, so nobody waits for it."""
+    space = parse_search_space({**SPECS, "net": SPECS["line"]})
+    far = replace(trial(2, [0.1 * k for k in range(1, 10)], seconds=90.0), config={"architecture": "line"})
+    failed = replace(trial(1, status="failed", target=1), config={"architecture": "tree"})
+    waiting = replace(held(3, "net"), config={"architecture": "net"})
+    assert race(space).ask([failed, far, waiting]) == [], "its turn has come"
+
+
+def test_as_many_configs_are_tried_as_are_asked_for(space):
+    stopped = [trial(1, [0.1], architecture="line", status="stopped", seconds=1e9)]
+    stopped += [trial(k, [0.5 + k / 1e4], status="stopped", seconds=1.0) for k in range(2, 102)]
+    starts = [d for d in race(space, n_configs=200, n_parallel=3).ask(stopped) if isinstance(d, StartTrial)]
+    assert starts, "a hundred configs of tree are there already"
+    assert race(space).n_trials() <= 128
 
 
 def test_what_cannot_catch_up_in_the_time_that_is_left_comes_last(space):

@@ -60,6 +60,19 @@ def test_an_arm_that_ends_in_time_is_played_instead_of_a_better_one_that_does_no
     assert (decision.arm, decision.score) == (1, scores[1])
 
 
+def test_a_run_with_a_time_limit_is_not_kept_waiting_for_all_that_it_could_try() -> None:
+    """Its arm would take an hour for all its configs; the run ends after two minutes, whatever it has tried by then."""
+    bandits = [RunBandit(independent_prior(1), np.array([3600.0])) for _ in range(2)]
+    selector: Selector[int] = Selector(make_policy("ei_rate"), ARM_RULES["ei"])
+    selector.join(0, bandits[0], deadline_seconds=600.0)
+    assert selector.choose(0.0, seconds_per_cost=1.0) is None
+    selector.join(1, bandits[1], deadline_seconds=600.0, most_seconds=120.0)
+    decision = selector.choose(0.0, seconds_per_cost=1.0)
+    assert decision is not None
+    assert (decision.run, decision.phase) == (1, "first_service")
+    assert selector.choose(481.0, seconds_per_cost=1.0) is None, "it would end after the deadline"
+
+
 def test_a_lifted_deadline_brings_the_better_arm_back() -> None:
     selector = pool(([1.0, 1.0], np.inf), ([1.0, 1.0], np.inf))
     prior = independent_prior(2)

@@ -23,6 +23,16 @@ def standings(sig: list[float], gap: list[float], **columns: list) -> Standings:
     return Standings(**{name: np.array(value) for name, value in values.items()})
 
 
+def test_more_weight_never_means_less_service_also_where_nothing_more_is_expected() -> None:
+    """An estimated regret may be negative: the bound of an arm lies below the best that was seen."""
+    negative = [-0.10, -0.15]
+    alike, heavy = (standings(negative, negative, weight=weight) for weight in ([1.0, 1.0], [4.0, 1.0]))
+    assert Greedy("max_sigma").candidates(alike).tolist() == [True, False]
+    assert Greedy("max_sigma").candidates(heavy).tolist() == [True, False]
+    one_and_ten = standings([-0.15] * 11, [-0.15] * 11, weight=[1.0] + [0.1] * 10)
+    assert Greedy("max_gap").choose(one_and_ten).place == 0, "ten runs of a tenant are no more than one"
+
+
 @pytest.mark.parametrize("rule", RULES)
 @given(seed=SEEDS)
 def test_candidates_are_those_at_or_above_the_mean_of_all_that_can_open_an_arm(new_world, rule: str, seed: int) -> None:
