@@ -128,8 +128,6 @@ class PlannedRuns:
             followed.next_check = max(followed.next_check, now + RESTS * (now - began))
         await self._resize(followed, open_run, now)
 
-    # A run, and its stages
-
     async def _begin(self, open_run: OpenRun, now: float) -> Followed | None:
         plan = await self._plans.read(open_run.run_id)
         if plan is None or not plan.stages:
@@ -259,8 +257,6 @@ class PlannedRuns:
         open_run = self._dispatcher.runs.get(plan.run_id)
         if open_run is not None:
             self._tell_costs(open_run, plan)
-
-    # Instances
 
     async def _count_failures(self, followed: Followed, now: float) -> None:
         """Wait longer after each instance that did not come up; after some, plan around it; after many, give up."""
