@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from easeml_db.cli.connection import data_option, dsn_option, embedded
 from easeml_db.cli.output import json_option, print_json, say
+from easeml_db.cli.server import alone_with
 from easeml_db.errors import NotReady
 from easeml_db.local.backups import back_up
 from easeml_db.local.binaries import find_client_programs
@@ -77,7 +78,7 @@ def restore(
     else:
         server = _running(folder)
         check(server.dsn(), _programs(server), file)  # a restore that is refused interrupts no run
-        with _without_coordinator(server):
+        with alone_with(server, lambda: _running(folder)), _without_coordinator(server):
             done = restore_file(
                 server.dsn(), _programs(server), file, n_jobs=jobs, allow_missing=allow_missing, ends_sessions=True
             )
