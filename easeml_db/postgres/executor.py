@@ -57,7 +57,7 @@ class PostgresExecutor:
         self._connecting: dict[int, asyncio.Task[None]] = {}  # by slot
         self._orders: dict[int, Order] = {}  # not answered yet, by slot
         self._calls: dict[int, GangCall] = {}  # their calls, by slot
-        self._asking: set[asyncio.Task[None]] = set()  # units to stop
+        self._asking: dict[asyncio.Task[None], int] = {}  # the slots whose units are being asked to stop
 
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots side by side, and close those of all others."""
@@ -79,13 +79,13 @@ class PostgresExecutor:
 
     async def cancel(self, slot_id: int) -> None:
         """Ask the slot's unit to stop; its gang stops with it. A server that is slow to answer is asked in the
-        background: nobody else's unit waits for it.
+        background: only the slot's own next unit waits for it.
         """
         session = self._sessions.get(slot_id)
         if session is not None:
             asking = background.begin(session.cancel())
-            self._asking.add(asking)
-            asking.add_done_callback(self._asking.discard)
+            self._asking[asking] = slot_id
+            asking.add_done_callback(self._asking.pop)
             await asyncio.wait([asking], timeout=CANCEL_SECONDS)
 
     async def close(self) -> None:
@@ -97,6 +97,7 @@ class PostgresExecutor:
         await self._engine.close()
 
     async def _run(self, order: Order) -> None:
+        await self._has_asked(order.slot_ids)
         started = time.monotonic()
         await self._renew_worn_out(order)
         token = self._tokens.of(order.slot_ids) if order.is_gang else ""
@@ -109,6 +110,12 @@ class PostgresExecutor:
             return
         self._tokens.forget(order.slot_ids)
         await self._answer_failure(order, outcome)
+
+    async def _has_asked(self, slot_ids: Sequence[int]) -> None:
+        """Wait until no earlier unit of these slots is being asked to stop: the request would stop the next one."""
+        asking = [task for task, slot_id in self._asking.items() if slot_id in slot_ids]
+        if asking:
+            await asyncio.wait(asking)
 
     def _answer(self, message: UnitRecorded | Piloted | UnitFailed | SlotStuck) -> None:
         """Deliver the outcome of an order, once."""
