@@ -94,6 +94,8 @@ BEGIN
     -- Since it was asked for, the right may have been withdrawn, and another trial may answer.
     IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = asked.caller AND pg_has_role(r.oid, 'easeml_tenant', 'USAGE')) THEN
         PERFORM easeml.fail('ML004', format('role %s is no tenant any more', quote_ident(asked.caller)));
+    ELSIF NOT EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = asked.dataset_id) THEN
+        PERFORM easeml.fail('ML003', 'the dataset was dropped meanwhile');
     ELSIF asked.kind = 'drift' THEN
         RETURN easeml.open_drift_job(asked);
     ELSIF asked.kind = 'predictions' THEN
@@ -109,6 +111,9 @@ BEGIN
         PERFORM easeml.fail('ML010', format('trial %s has no state that answers: none is measured yet, or it was old and was removed', trial.trial_id));
     END IF;
     UPDATE easeml.node_jobs j SET trial_id = trial.trial_id, dataset_id = r.dataset_id FROM easeml.runs r WHERE r.run_id = trial.run_id AND j.job_id = asked.job_id RETURNING j.* INTO asked;
+    IF NOT FOUND THEN
+        PERFORM easeml.fail('ML003', 'the dataset or the trial was dropped meanwhile');
+    END IF;
     SELECT coalesce(jsonb_object_agg(h.segment_name, h.parts), '{}') INTO homes FROM (SELECT g.segment_name, jsonb_agg(p.partition_number ORDER BY p.partition_number) AS parts
         FROM easeml.partitions p JOIN easeml.segments g ON g.segment_id = p.home_segment_id WHERE p.dataset_id = asked.dataset_id GROUP BY g.segment_name) h;
     segments := ARRAY(SELECT jsonb_object_keys(CASE asked.kind WHEN 'predictions' THEN asked.places ELSE homes END));

@@ -182,8 +182,19 @@ BEGIN
     DELETE FROM easeml.training_units u WHERE u.trial_id = OLD.trial_id;
     DELETE FROM easeml.evaluations e WHERE e.trial_id = OLD.trial_id;
     DELETE FROM easeml.epoch_metrics m WHERE m.trial_id = OLD.trial_id;
+    -- Of those who may use it, too: what an open transaction of theirs has locked, easeml.open_node_job refuses.
+    DELETE FROM easeml.node_jobs j WHERE j.job_id IN (SELECT o.job_id FROM easeml.node_jobs o WHERE o.trial_id = OLD.trial_id FOR UPDATE SKIP LOCKED);
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION easeml.delete_results() IS 'Removes what the units of a trial have recorded, with the trial (trigger).';
+COMMENT ON FUNCTION easeml.delete_results() IS 'Removes what the units of a trial have recorded and what nodes were asked of it, with the trial (trigger).';
 CREATE TRIGGER trial_results AFTER DELETE ON easeml.trials FOR EACH ROW EXECUTE FUNCTION easeml.delete_results();
+
+CREATE FUNCTION easeml.delete_jobs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM easeml.node_jobs j WHERE j.job_id IN (SELECT o.job_id FROM easeml.node_jobs o WHERE o.dataset_id = OLD.dataset_id FOR UPDATE SKIP LOCKED);
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.delete_jobs() IS 'Removes what nodes were asked of a dataset, with the dataset (trigger).';
+CREATE TRIGGER dataset_jobs AFTER DELETE ON easeml.datasets FOR EACH ROW EXECUTE FUNCTION easeml.delete_jobs();

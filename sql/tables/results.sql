@@ -159,8 +159,8 @@ CREATE TABLE easeml.node_jobs (
     tenant name NOT NULL,
     caller name NOT NULL,
     kind text NOT NULL CHECK (kind IN ('answers', 'predictions', 'replay', 'explanation', 'drift')),
-    dataset_id bigint NOT NULL REFERENCES easeml.datasets ON DELETE CASCADE,
-    trial_id bigint REFERENCES easeml.trials ON DELETE CASCADE,
+    dataset_id bigint NOT NULL,  -- no foreign keys: a grantee's open transaction would lock the owner's dataset and trial
+    trial_id bigint,
     arguments jsonb NOT NULL,
     places jsonb,
     asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),

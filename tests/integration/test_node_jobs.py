@@ -49,6 +49,10 @@ ENDED = "SELECT ended_at IS NOT NULL FROM easeml.node_jobs WHERE job_id = %s"
 STATUS = "SELECT status FROM easeml.node_job_status WHERE job_id = %s"
 PROBLEM = "SELECT problem ->> 'message' FROM easeml.node_jobs WHERE job_id = %s"
 PREDICT = "CALL easeml.predict_on_nodes('jobs', %s, 'public.told', key => '{id}')"
+REQUEST = """
+SELECT easeml.request('begin_node_job', jsonb_build_object('kind', 'predictions', 'dataset', %s::text, 'trial_id', NULL,
+    'output', 'public.told', 'key', NULL, 'probabilities', false, 'places', easeml.places_of(%s, NULL)))
+"""
 BLOCKED = """
 SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'easeml predictions' AND wait_event_type = 'Lock'
     AND datname = current_database()
@@ -457,6 +461,40 @@ def test_a_right_that_was_withdrawn_meanwhile_is_asked_for_again(
     control.execute(f"REVOKE easeml_tenant FROM {GUEST}")
     work_once(control)
     assert control.value(PROBLEM, job_id) == f"role {GUEST} is no tenant any more"
+
+
+@pytest.mark.parametrize(
+    "dropped", ["SELECT easeml.drop_dataset('jobs', cascade => true)", "SELECT easeml.drop_run({})"]
+)
+def test_an_open_transaction_of_a_guest_keeps_no_owner_from_dropping(
+    control: Session, trials: dict[str, int], dropped: str
+) -> None:
+    owner, guest = control.as_role(FIRST), control.as_role(GUEST, "easeml_tenant")
+    owner.execute("SELECT easeml.grant_use('jobs', %s)", [GUEST])
+    run_id = control.value("SELECT run_id FROM easeml.trials WHERE trial_id = %s", trials[FIRST])
+    earlier = guest.value(REQUEST, f"{FIRST}.jobs", LISTED)
+    with guest.transaction():
+        guest.execute(REQUEST, [f"{FIRST}.jobs", LISTED])
+        with control.transaction(force_rollback=True):
+            control.execute("SET LOCAL lock_timeout = '250ms'")
+            control.execute(f"SET LOCAL ROLE {FIRST}")
+            control.execute(dropped.format(f"{run_id}, true"))
+            control.execute("RESET ROLE")
+            assert control.values("SELECT job_id FROM easeml.node_jobs WHERE job_id = %s", int(earlier)) == []
+
+
+def test_a_job_whose_dataset_was_dropped_before_it_was_seen_ends_in_words(
+    control: Session, trials: dict[str, int]
+) -> None:
+    """As where its transaction ends after the one that dropped the dataset."""
+    dropped = "INSERT INTO easeml.node_jobs (tenant, caller, kind, dataset_id, trial_id, arguments, places)"
+    for kind, trial_id in (("predictions", -1), ("drift", None)):
+        job_id = control.value(
+            f"{dropped} VALUES (%s, %s, %s, -1, %s, '{{}}', '{{}}') RETURNING job_id", FIRST, FIRST, kind, trial_id
+        )
+        work_once(control)
+        assert control.value(STATUS, job_id) == "failed"
+        assert control.value(PROBLEM, job_id) == "the dataset was dropped meanwhile"
 
 
 def test_a_tenant_without_room_has_nothing_answered(control: Session, trials: dict[str, int]) -> None:
