@@ -132,7 +132,8 @@ END
 $$;
 COMMENT ON FUNCTION easeml.plan_goal(interval, double precision, double precision) IS 'Checks the limits of a plan and returns them as a json object (internal: use easeml.plan).';
 
--- SECURITY DEFINER, because only easeml.make_plan plans, and it trusts its arguments. It reads no row of a tenant: rows come as values, and are checked first.
+-- SECURITY DEFINER, because only easeml.make_plan plans, and it trusts its arguments. It reads no row of a tenant: rows come as values, and are checked first. Where
+-- partitions are and what their tenant keeps, easeml.choose_architectures has looked up with the caller's rights: the caller may have invented the dataset.
 CREATE FUNCTION easeml.plan_search_on(data easeml.datasets, search jsonb, price_list text, goal jsonb, known jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs := jsonb_populate_record(NULL::easeml.runs, search);
@@ -141,6 +142,7 @@ DECLARE
     types jsonb;
     plan record;
 BEGIN
+    data.placement := 'shared';
     PERFORM easeml.check_search(run.max_epochs, run.n_configs, run.seed, run.search_space, run.procedure_options);
     PERFORM easeml.check_json('known times', known, 4000000, 8);
     PERFORM easeml.check_json('goal', goal, 1000, 2);
@@ -178,7 +180,7 @@ CREATE FUNCTION easeml.plan(
 DECLARE
     goal jsonb := easeml.plan_goal(deadline, max_cost, confidence);
     data easeml.datasets := easeml.find_dataset(dataset);
-    search jsonb := jsonb_build_object('architectures', architectures, 'search_space', search_space, 'procedure', procedure, 'n_configs', n_configs, 'max_epochs', max_epochs, 'seed', seed,
+    search jsonb := jsonb_build_object('architectures', easeml.choose_architectures(data, architectures), 'search_space', search_space, 'procedure', procedure, 'n_configs', n_configs, 'max_epochs', max_epochs, 'seed', seed,
         'procedure_options', procedure_options);
 BEGIN
     RETURN QUERY SELECT p.* FROM jsonb_to_recordset(easeml.plan_search_on(data, search, price_list, goal, easeml.known_times(data, coalesce(procedure, 'race')))) p(
@@ -202,7 +204,7 @@ CREATE FUNCTION easeml.plan_frontier(
 ) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := easeml.find_dataset(dataset);
-    search jsonb := jsonb_build_object('architectures', architectures, 'search_space', search_space, 'procedure', procedure, 'n_configs', n_configs, 'max_epochs', max_epochs, 'seed', seed,
+    search jsonb := jsonb_build_object('architectures', easeml.choose_architectures(data, architectures), 'search_space', search_space, 'procedure', procedure, 'n_configs', n_configs, 'max_epochs', max_epochs, 'seed', seed,
         'procedure_options', procedure_options);
 BEGIN
     RETURN QUERY SELECT p.* FROM jsonb_to_recordset(easeml.plan_search_on(data, search, price_list, jsonb_build_object('n_points', coalesce(n_points, 0)),

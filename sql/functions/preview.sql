@@ -10,6 +10,7 @@ COMMENT ON FUNCTION easeml.plan_search(jsonb, jsonb, text, integer, integer, big
     'Returns the rungs of a run as a json array, a pure function of its arguments, or an error (internal: use easeml.preview_procedure).';
 
 -- SECURITY DEFINER, because only easeml.plan_search knows the plan, and it takes whatever it is given. It takes values only, and checks them first.
+-- Where partitions are, easeml.choose_architectures has looked up with the caller's rights: the caller may have invented the dataset.
 CREATE FUNCTION easeml.preview_search(
     data easeml.datasets, procedure text, max_epochs integer, n_configs integer, procedure_options jsonb, architectures text[], search_space jsonb, seed bigint,
     OUT arm text, OUT bracket integer, OUT rung integer, OUT n_trials integer, OUT n_epochs integer, OUT total_epochs bigint
@@ -21,6 +22,7 @@ BEGIN
     PERFORM easeml.check_search(max_epochs, n_configs, seed, search_space, procedure_options);
     max_epochs := (easeml.complete_budget(procedure, n_configs, max_epochs, NULL) ->> 'max_epochs')::integer;
     IF data.dataset_id IS NOT NULL THEN
+        data.placement := 'shared';
         chosen := easeml.choose_architectures(data, architectures);
     ELSE
         chosen := coalesce(architectures, '{mlp}');
@@ -47,6 +49,7 @@ DECLARE
 BEGIN
     IF dataset IS NOT NULL THEN
         data := easeml.find_dataset(dataset);
+        architectures := easeml.choose_architectures(data, architectures);
     END IF;
     RETURN QUERY SELECT s.* FROM easeml.preview_search(data, procedure, max_epochs, n_configs, procedure_options, architectures, search_space, seed) s;
 END

@@ -25,6 +25,21 @@ FOUND: dict[str, Any] = {
     "packing_seconds": 1, "encoder": {}, "checksums": [0],
 }  # fmt: skip
 
+INVENTED = """
+SELECT (jsonb_populate_record(d, jsonb_build_object('dataset_id', a.dataset_id, 'tenant', 'ann',
+    'placement', 'bound'))).*
+FROM easeml.datasets d, (SELECT %s::bigint AS dataset_id) a WHERE d.dataset_name = 'd'
+"""
+PREVIEW = f"""
+SELECT count(*) FROM ({INVENTED}) v,
+    easeml.preview_search(v::easeml.datasets, 'random', 2, 2, NULL, '{{lightgbm}}', NULL, 0)
+"""
+PLAN = f"""
+SELECT jsonb_array_length(easeml.plan_search_on(v::easeml.datasets, '{{"architectures": ["lightgbm"],
+    "procedure": "random", "n_configs": 2, "max_epochs": 2, "seed": 0}}', 'local', '{{"n_points": 2}}',
+    easeml.known_times(v::easeml.datasets, 'random'))) FROM ({INVENTED}) v
+"""
+
 
 @pytest.fixture(scope="module")
 def tenants(module_database: Session) -> dict[str, Session]:
@@ -115,6 +130,27 @@ def test_a_relation_that_there_is_not_is_refused_in_one_line(mallory: Session) -
             f" FROM easeml.write_predictions('d', {relation}, 'predicted', NULL, 'refuse', NULL, false) w",
         )  # fmt: skip
         assert said.startswith("source: there is no table or view with the number")
+
+
+def test_an_invented_dataset_tells_nothing_of_where_another_s_partitions_are(
+    tenants: dict[str, Session], mallory: Session
+) -> None:
+    """Those of ann lie on no segment: units over all of them would be refused to her, were they bound to segments."""
+    dataset_id = tenants["ann"].value("SELECT dataset_id FROM easeml.datasets WHERE dataset_name = 'd'")
+    assert mallory.value(PREVIEW, dataset_id) > 0
+    with pytest.raises(psycopg.Error, match="nothing is known of how long lightgbm takes"):
+        mallory.execute(PLAN, [dataset_id])
+
+
+@pytest.mark.parametrize("asked", ["preview_procedure('random', dataset => 'd', ", "plan('d', ", "plan_frontier('d', "])
+def test_partitions_of_one_s_own_that_lie_apart_are_looked_up_before_a_run(
+    module_database: Session, mallory: Session, asked: str
+) -> None:
+    with module_database.transaction(force_rollback=True):
+        module_database.execute("UPDATE easeml.datasets SET placement = 'bound'")
+        module_database.execute("SET LOCAL ROLE mallory")
+        with pytest.raises(psycopg.Error, match="lightgbm takes all partitions at once, and no segment holds all"):
+            module_database.execute(f"SELECT * FROM easeml.{asked}architectures => '{{lightgbm}}')")
 
 
 def test_ids_and_sequences_are_not_the_tenants(module_database: Session, mallory: Session) -> None:
