@@ -69,6 +69,7 @@ BEGIN
         PERFORM easeml.fail('ML001', format('name: expected 1 to 200 characters, got %s', quote_literal(left(name, 40))), hint => 'Give the dataset a name: easeml.import_trial(contents, name).');
     END IF;
     asker := easeml.register_tenant(caller);
+    PERFORM easeml.refuse_task(asker, name, 'easeml.import_trial with another name');
     IF EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = asker AND d.dataset_name = begin_import.name) THEN
         PERFORM easeml.fail('ML001', format('you have a dataset %s already', quote_literal(name)),
             hint => format('Give another name: easeml.import_trial(contents, name), or remove it with easeml.drop_dataset(%L).', name));

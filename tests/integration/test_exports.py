@@ -185,6 +185,10 @@ def test_a_name_that_exists_is_refused_and_nothing_is_stored(trained: Session) -
     before = trained.value("SELECT count(*) FROM easeml.trials")
     refused(trained, "SELECT easeml.import_trial(%s)", [contents], "ML001", "you have a dataset 'prices' already")
     refused(trained, "SELECT easeml.import_trial(%s, '')", [contents], "ML001", "name: expected 1 to 200 characters")
+    # The first version of a task would find its name taken, and the task would never train.
+    trained.execute("SELECT easeml.create_task('early', 'Input = [2] Output = [2]', 'public')")
+    refused(trained, "SELECT easeml.import_trial(%s, 'early')", [contents], "ML004", "'early' is a task")
+    trained.execute("SELECT easeml.drop_task('early')")
     assert trained.value("SELECT count(*) FROM easeml.trials") == before
 
 
