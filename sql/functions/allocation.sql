@@ -6,7 +6,7 @@ DECLARE
 BEGIN
     PERFORM easeml.fence(journal);
     -- The coordinator waits for no tenant that locks the run: the decision holds anyway, and this only records it.
-    SELECT r.* INTO run FROM easeml.runs r WHERE r.run_id = (journal ->> 'run_id')::bigint FOR KEY SHARE SKIP LOCKED;
+    SELECT r.* INTO run FROM easeml.runs r WHERE r.run_id = (journal ->> 'run_id')::bigint FOR NO KEY UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN;
     END IF;

@@ -92,10 +92,18 @@ $$;
 COMMENT ON FUNCTION easeml.end_instance(jsonb) IS 'Records that an instance has ended and what it cost, and removes the slots that were added for it; refuses if the lease is stale (internal).';
 
 CREATE FUNCTION easeml.keep_revision(journal jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    run easeml.runs;
 BEGIN
     PERFORM easeml.fence(journal);
-    PERFORM easeml.keep_plan(r.run_id, r.tenant, journal) FROM easeml.runs r WHERE r.run_id = (journal ->> 'run_id')::bigint
-        AND NOT EXISTS (SELECT FROM easeml.plans p WHERE p.run_id = r.run_id AND p.revision = (journal ->> 'revision')::integer) FOR KEY SHARE SKIP LOCKED;
+    -- First, and by itself: a function in a list of columns is called before the rows are locked, and would wait for the run.
+    SELECT r.* INTO run FROM easeml.runs r WHERE r.run_id = (journal ->> 'run_id')::bigint FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM easeml.plans p WHERE p.run_id = run.run_id AND p.revision = (journal ->> 'revision')::integer) THEN
+        PERFORM easeml.keep_plan(run.run_id, run.tenant, journal);
+    END IF;
     -- A run that is planned again and again must not fill the disk: the first plan and the newest stay.
     DELETE FROM easeml.planned_stages s WHERE s.run_id = (journal ->> 'run_id')::bigint AND s.revision BETWEEN 2 AND (journal ->> 'revision')::integer - 500
         AND NOT EXISTS (SELECT FROM easeml.executed_stages e WHERE e.run_id = s.run_id AND e.revision = s.revision);
@@ -110,7 +118,7 @@ BEGIN
     INSERT INTO easeml.executed_stages AS e (run_id, tenant, place, revision, label, arm, bracket, target_epochs, began_at, ended_at, n_trials, n_slots, cost_before, cost, n_failures, n_beside)
     SELECT r.run_id, r.tenant, s.place, s.revision, s.label, s.arm, s.bracket, s.target_epochs, to_timestamp((journal ->> 'began_seconds')::double precision),
         to_timestamp((journal ->> 'ended_seconds')::double precision), s.n_trials, s.n_slots, s.cost_before, s.cost, s.n_failures, s.n_beside
-    FROM (SELECT w.* FROM easeml.runs w WHERE w.run_id = (journal ->> 'run_id')::bigint FOR KEY SHARE SKIP LOCKED) r, jsonb_populate_record(NULL::easeml.executed_stages, journal) s
+    FROM (SELECT w.* FROM easeml.runs w WHERE w.run_id = (journal ->> 'run_id')::bigint FOR NO KEY UPDATE SKIP LOCKED) r, jsonb_populate_record(NULL::easeml.executed_stages, journal) s
     ON CONFLICT (run_id, place) DO UPDATE SET ended_at = EXCLUDED.ended_at, n_slots = EXCLUDED.n_slots, cost = EXCLUDED.cost, n_failures = EXCLUDED.n_failures, n_beside = EXCLUDED.n_beside;
 END
 $$;

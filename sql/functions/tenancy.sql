@@ -77,7 +77,7 @@ BEGIN
     SELECT number, r.run_id, r.tenant, s.is_candidate, s.is_chosen, s.best_quality, s.sig, s.gap, s.score, d.decided_at, d.policy, d.phase, d.gap, d.score, d.n_runs
     FROM jsonb_to_recordset(decision -> 'standings') s(run_id bigint, is_candidate boolean, is_chosen boolean, best_quality float8, sig float8, gap float8, score float8)
     JOIN easeml.runs r USING (run_id) JOIN easeml.arm_openings d ON d.decision_id = number
-    FOR KEY SHARE OF r SKIP LOCKED;  -- the coordinator waits for no tenant that is about to drop a run
+    FOR NO KEY UPDATE OF r SKIP LOCKED;  -- the coordinator waits for no tenant that is about to drop a run
     INSERT INTO easeml.policy_memory AS m (policy, memory) VALUES (decision ->> 'policy', decision -> 'memory')
     ON CONFLICT (policy) DO UPDATE SET memory = excluded.memory, written_at = clock_timestamp();
     UPDATE easeml.arms a SET opening = number, opened_at = clock_timestamp(), bound = (decision ->> 'bound')::double precision WHERE a.arm_id = chosen.arm_id;

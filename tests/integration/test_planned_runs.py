@@ -55,6 +55,38 @@ def test_the_plan_is_kept_with_the_run_as_it_was_shown(lena: Session, planned: A
     assert revision["end_p95_at"] <= revision["deadline"]
 
 
+STAGE = {"place": 1, "revision": 1, "label": "all", "arm": "", "bracket": 0, "target_epochs": 0, "n_trials": 2}
+NOTED = {
+    "note": {"trial_id": None, "kind": "retry", "message": "it failed"},
+    "note_summary": {},
+    "keep_profile": {
+        "architecture": "mlp", "device_kind": "cpu", "alpha": 1.0, "beta": 1.0, "c": 1.0, "d": 1.0, "eps_seconds": 0.0,
+        "n_packed": 1, "n_devices": 1, "is_bounded": True, "measurements": "{}",
+    },
+    "keep_revision": {"revision": 2, "reason": "behind", "is_within_limits": True, "cost_before": 0, "seconds_mean": 1,
+        "seconds_p95": 1, "cost_mean": 0, "cost_p95": 0, "stages": []},
+    "keep_stage": STAGE | {"n_slots": 1, "cost_before": 0, "began_seconds": 1000, "n_failures": 0},
+    "keep_allocations": {"groups": [{"group_number": 1, "label": "all", "n_trials": 2}], "decisions": [], "ended": []},
+    "keep_priors": {"prior": "none", "link": "identity", "mean": [0], "covariance": [1], "arm_ids": [1]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOTED)
+def test_what_the_coordinator_records_of_a_run_waits_for_no_transaction_that_drops_it(
+    module_database: Session, lena: Session, planned: Any, name: str
+) -> None:
+    """Of an open run it first writes the row, and then removes it: a lock on the key alone would pass the first."""
+    run_id = planned("")
+    lease = module_database.value("SELECT lease_number FROM easeml.coordinator_lease")
+    journal = {"lease_number": lease, "run_id": run_id} | NOTED[name]
+    values = journal | {"journal": json.dumps(journal), "priors": json.dumps([journal])}
+    with lena.again() as dropping, dropping.transaction(force_rollback=True):
+        dropping.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
+        with module_database.transaction():
+            module_database.execute("SET LOCAL lock_timeout = '5ms'")
+            module_database.execute(queries("coordinator")[name].encode(), values)
+
+
 def test_trials_may_be_counted_where_the_procedure_has_its_options(lena: Session, planned: Any) -> None:
     """As papers ask for them: the same plan and the same run as with n_configs."""
     asked = "'{{mlp}}', procedure => 'successive_halving', max_epochs => 9, {}"

@@ -10,7 +10,7 @@ FROM easeml.device_profiles p JOIN easeml.runs r USING (tenant, dataset_id) WHER
 INSERT INTO easeml.device_profiles (tenant, dataset_id, architecture, device_kind, alpha, beta, c, d, eps_seconds, n_packed, n_devices, is_bounded, measurements, run_id)
 SELECT r.tenant, r.dataset_id, %(architecture)s, %(device_kind)s, %(alpha)s, %(beta)s, %(c)s, %(d)s, %(eps_seconds)s, %(n_packed)s, %(n_devices)s,
     %(is_bounded)s, %(measurements)s::jsonb, r.run_id
-FROM easeml.runs r WHERE r.run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) FOR KEY SHARE SKIP LOCKED
+FROM easeml.runs r WHERE r.run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) FOR NO KEY UPDATE SKIP LOCKED
 ON CONFLICT (tenant, dataset_id, architecture, device_kind) DO UPDATE SET alpha = EXCLUDED.alpha, beta = EXCLUDED.beta, c = EXCLUDED.c, d = EXCLUDED.d,
     eps_seconds = EXCLUDED.eps_seconds, n_packed = EXCLUDED.n_packed, n_devices = EXCLUDED.n_devices, is_bounded = EXCLUDED.is_bounded,
     measurements = EXCLUDED.measurements, run_id = EXCLUDED.run_id, measured_at = clock_timestamp()

@@ -161,12 +161,12 @@ SELECT easeml.note_serving(m.tenant, m.dataset_name, 'better') FROM (
 -- The summary of a run that has ended, as the last event of its history.
 INSERT INTO easeml.events (tenant, run_id, kind, message)
 SELECT r.tenant, r.run_id, 'summary', left((SELECT string_agg(s, ' ') FROM easeml.run_summary(r.run_id) s), 2000) FROM easeml.runs r
-WHERE r.run_id = %(run_id)s AND r.status = 'finished' FOR KEY SHARE SKIP LOCKED ON CONFLICT DO NOTHING
+WHERE r.run_id = %(run_id)s AND r.status = 'finished' FOR NO KEY UPDATE SKIP LOCKED ON CONFLICT DO NOTHING
 
 -- name: note
 -- An event in the history of a run.
 INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
-SELECT tenant, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s FOR KEY SHARE SKIP LOCKED ON CONFLICT DO NOTHING
+SELECT tenant, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED ON CONFLICT DO NOTHING
 
 -- name: due_refreshes
 -- For each tenant the dataset whose refresh has been due for longest, because its run is over or its source must be checked; with the role of the tenant.
