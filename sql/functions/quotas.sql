@@ -219,6 +219,40 @@ CREATE TRIGGER block_bytes AFTER INSERT ON easeml.blocks REFERENCING NEW TABLE A
 CREATE TRIGGER partition_bytes AFTER INSERT ON easeml.partitions REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.check_byte_limit();
 
+-- Requests count what their own transaction sees. Transactions side by side count again before they end, one after another: so a tenant's row is held for a moment only,
+-- and by that tenant. It is written, so that one with an older snapshot fails.
+CREATE FUNCTION easeml.refuse_too_many() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    most integer := CASE TG_TABLE_NAME WHEN 'tasks' THEN 1000 ELSE 20 END;
+    n bigint;
+BEGIN
+    UPDATE easeml.tenant_roles r SET paced_until = r.paced_until WHERE r.tenant = NEW.tenant;
+    IF TG_TABLE_NAME = 'tasks' THEN
+        n := (SELECT count(*) FROM easeml.tasks t WHERE t.tenant = NEW.tenant);
+    ELSIF TG_TABLE_NAME = 'packings' THEN
+        n := (SELECT count(*) FROM easeml.packings k WHERE k.tenant = NEW.tenant);
+    ELSIF TG_TABLE_NAME = 'node_jobs' THEN
+        n := (SELECT count(*) FROM easeml.node_jobs j WHERE j.tenant = NEW.tenant AND j.ended_at IS NULL);
+    ELSE
+        n := (SELECT count(*) FROM easeml.labelling_functions f WHERE f.task_id = NEW.task_id);
+    END IF;
+    IF n > most THEN
+        PERFORM easeml.fail('ML015', format('%s: %s at most, and with those of your other transactions this would make %s', translate(TG_TABLE_NAME, '_', ' '), most, n),
+            hint => 'Another transaction of yours was faster. Remove some, or wait until they are done.');
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION easeml.refuse_too_many() IS 'Refuses to commit what is more than a tenant may have, counted with what its other transactions have added meanwhile (trigger).';
+CREATE CONSTRAINT TRIGGER task_count AFTER INSERT ON easeml.tasks DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.refuse_too_many();
+CREATE CONSTRAINT TRIGGER packing_count AFTER INSERT ON easeml.packings DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.refuse_too_many();
+CREATE CONSTRAINT TRIGGER job_count AFTER INSERT ON easeml.node_jobs DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.refuse_too_many();
+CREATE CONSTRAINT TRIGGER labelling_function_count AFTER INSERT ON easeml.labelling_functions DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.refuse_too_many();
+
 CREATE FUNCTION easeml.check_example_limit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     limited easeml.tenants;

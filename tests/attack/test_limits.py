@@ -51,6 +51,68 @@ def test_open_transactions_side_by_side_start_no_more_runs_than_the_default_allo
     mallory.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
 
 
+# How much a tenant may have of what, and a row of it.
+COUNTED = {
+    "tasks": (1000, "(tenant, task_name, program, template, examples, place, specification)",
+        "'mallory', 'n' || i, '', '', '', '', '{}'::jsonb"),
+    "packings": (20, "(dataset_id, tenant, dataset_name, version, caller, shuffle, arguments, places)",
+        "-i, 'mallory', 'n' || i, 1, 'mallory', 'across', '{}'::jsonb, '{}'::jsonb"),
+    "node_jobs": (20, "(tenant, caller, kind, dataset_id, arguments)", "'mallory', 'mallory', 'drift', 1, '{}'::jsonb"),
+    "labelling_functions": (20, "(task_id, tenant, function)",
+        "(SELECT task_id FROM easeml.tasks WHERE task_name = 'labelled'), 'mallory', 'f.n' || i"),
+}  # fmt: skip
+
+
+def add_side_by_side(first: Session, second: Session, add: str, most: int) -> None:
+    """Two rows where one may be added; the second is there before the first is counted."""
+    with first.transaction():
+        first.execute(add, [most, most])
+        second.execute(add, [most + 1, most + 1])
+
+
+@pytest.mark.parametrize("table", COUNTED)
+@pytest.mark.parametrize("is_old", [False, True])
+def test_open_transactions_side_by_side_add_no_more_than_a_tenant_may_have(
+    module_database: Session, mallory: Session, table: str, is_old: bool
+) -> None:
+    """As requests add rows: in the name of easeml_owner."""
+    most, columns, values = COUNTED[table]
+    add = f"INSERT INTO easeml.{table} {columns} SELECT {values} FROM generate_series(%s::bigint, %s) i"
+    count = f"SELECT count(*) FROM easeml.{table}"
+    tasks = COUNTED["tasks"]
+    if table == "labelling_functions":
+        module_database.execute(
+            f"INSERT INTO easeml.tasks {tasks[1]} SELECT " + tasks[2].replace("'n' || i", "'labelled'")
+        )
+    module_database.execute(add, [1, most - 1])
+    with closing(module_database.again()) as first, closing(module_database.again()) as second:
+        if is_old:
+            first.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        for session in (first, second):
+            session.execute("SET ROLE easeml_owner; SET lock_timeout = '50ms'")
+        error: type[psycopg.Error] = psycopg.errors.SerializationFailure if is_old else psycopg.Error
+        with pytest.raises(error, match=None if is_old else f"{most} at most, .* would make {most + 1}"):
+            add_side_by_side(first, second, add, most)
+    assert module_database.value(count) == most
+    module_database.execute(f"DELETE FROM easeml.{table}")
+    module_database.execute("DELETE FROM easeml.tasks")
+
+
+def test_who_counts_what_it_adds_keeps_no_other_tenant_waiting(module_database: Session, mallory: Session) -> None:
+    _, columns, values = COUNTED["packings"]
+    add = f"INSERT INTO easeml.packings {columns} SELECT {values} FROM generate_series(1, 1) i"
+    with closing(module_database.again()) as first, closing(module_database.again()) as second:
+        for session in (first, second):
+            session.execute("SET ROLE easeml_owner; SET lock_timeout = '50ms'")
+        with first.transaction(force_rollback=True):
+            first.execute(add)
+            first.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            second.execute(add.replace("mallory", "victim").replace("-i", "-2"))
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                second.execute(add.replace("-i", "-3").replace("'n'", "'m'"))
+    module_database.execute("DELETE FROM easeml.packings")
+
+
 def test_an_older_snapshot_packs_nothing_beyond_max_bytes(module_database: Session, mallory: Session) -> None:
     used = module_database.value("SELECT easeml.kept_bytes('mallory')")
     module_database.execute("SELECT easeml.create_tenant('mallory', max_bytes => %s)", [2 * used])

@@ -171,7 +171,7 @@ def test_security_definer_functions_have_a_fixed_search_path(root: Session) -> N
         "advance_task", "analyse_grown", "due_tasks", "finish_packing", "open_node_job", "wanted_node_jobs",
         "charge", "open_serving", "check_byte_limit", "create_tenant", "drop_tenant", "keep_hours", "numbers_of",
         "check_example_limit",
-        "perform_request", "plan_search_on", "preview_search", "refuse_unpacked", "store_import",
+        "perform_request", "plan_search_on", "preview_search", "refuse_too_many", "refuse_unpacked", "store_import",
     }  # fmt: skip
     for row in definers:
         assert "search_path=pg_catalog, pg_temp" in row["proconfig"], row["name"]
