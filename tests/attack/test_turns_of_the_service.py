@@ -102,6 +102,21 @@ def test_an_open_transaction_that_drops_a_waiting_dataset_holds_up_no_packing_of
     module_database.execute("DELETE FROM easeml.packings")
 
 
+def test_an_open_transaction_that_drops_a_task_keeps_nobody_from_seeing_the_tenants(
+    module_database: Session, tenants: dict[str, Session]
+) -> None:
+    """Its table of examples is locked, and what the others keep is shown."""
+    mallory = tenants["mallory"]
+    mallory.execute(CREATE_TASK, ["dropped"])
+    with mallory.transaction():
+        mallory.execute("SELECT easeml.drop_task('dropped')")
+        with module_database.transaction(force_rollback=True):
+            module_database.execute("SELECT easeml.create_tenant(name) FROM unnest(%s::text[]) name", [list(tenants)])
+            module_database.execute("SET LOCAL statement_timeout = '5s'")
+            rows = module_database.rows(queries("command_line")["tenants"])
+    assert {row["tenant"] for row in rows} >= {"mallory", "victim"}
+
+
 def test_who_starts_very_many_runs_does_not_teach_the_priors_of_all_alone(
     module_database: Session, tenants: dict[str, Session]
 ) -> None:

@@ -118,6 +118,24 @@ def test_an_update_that_waits_for_whom_it_keeps_waiting_lets_go_and_tries_again(
     assert database.value(VERSION) == __version__
 
 
+def test_an_update_that_waits_for_an_open_transaction_keeps_nobody_else_waiting(database: Session) -> None:
+    database.execute(f"UPDATE pg_extension SET extversion = '{RELEASED[-1]}' WHERE extname = 'easeml'")
+    last = "SELECT max(oid)::regclass::text FROM pg_class WHERE relnamespace = 'easeml'::regnamespace AND relkind = 'r'"
+    with (
+        closing(Session.open(database.dsn)) as holder,
+        closing(Session.open(database.dsn)) as updating,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        with holder.transaction():
+            holder.execute(f"LOCK TABLE {database.value(last)} IN ACCESS SHARE MODE")
+            under_way = thread.submit(updating.execute, UPDATE)
+            database.wait_until(WAITS, updating.info.backend_pid)
+            database.execute("SET lock_timeout = '30s'")
+            database.execute("SELECT FROM easeml.leaderboard")
+        under_way.result()
+    assert database.value(VERSION) == __version__
+
+
 def test_a_run_goes_on_to_the_same_bytes_when_the_server_is_killed_in_an_update(
     killed: Embedded, coordinator: Coordinator
 ) -> None:

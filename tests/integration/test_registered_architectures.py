@@ -85,6 +85,13 @@ def test_what_does_not_work_is_refused_and_nothing_is_written(admin: Session, ar
     assert admin.value("SELECT count(*) FROM easeml.registered_architectures WHERE architecture <> 'mixer'") == 0
 
 
+def test_an_open_transaction_that_holds_a_task_keeps_no_architecture_waiting(admin: Session, ada: Session) -> None:
+    with ada.transaction(force_rollback=True), admin.transaction(force_rollback=True):
+        ada.execute("SELECT easeml.run_task('old')")
+        admin.execute("SET LOCAL statement_timeout = '30s'; SET LOCAL lock_timeout = '250ms'")
+        admin.execute(MIXER, [[IMAGES]])
+
+
 def test_an_old_task_gets_the_arm_and_its_report_tells(
     admin: Session, ada: Session, another_coordinator: Callable[[], None]
 ) -> None:

@@ -189,6 +189,19 @@ def test_a_segment_leaves_when_nothing_depends_on_it(database: Session) -> None:
     assert holders(database) == [["local"]] * 4
 
 
+def test_a_segment_where_somebody_places_rows_stays_and_others_change_the_topology_meanwhile(database: Session) -> None:
+    database.execute("SELECT easeml.add_segment('east')")
+    with database.again() as placing, placing.transaction():
+        placing.execute(
+            "SELECT FROM easeml.segments WHERE segment_name = 'east' FOR KEY SHARE"
+        )  # as a new replica does
+        database.execute("SET statement_timeout = '60s'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            database.execute("SELECT easeml.remove_segment('east')")
+        database.execute("SELECT easeml.add_slots(1)")
+    database.execute("SELECT easeml.remove_segment('east')")
+
+
 def test_a_refreshed_data_set_keeps_its_placement(database: Session) -> None:
     add_segments(database, "east")
     bound_dataset(database)
