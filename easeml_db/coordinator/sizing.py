@@ -122,7 +122,8 @@ class Sizing:
         # Slots of this server have their sessions already, except added ones.
         young = [] if plan.is_local else held
         ages = [(each.status == "ready", self._instances.age(each, now_seconds)) for each in young]
-        return Circumstances(now_seconds, cost, stage.instance_type, len(held), most, tuple(ages))
+        billed = [max(0.0, now_seconds - each.billed_seconds) for each in held if each.billed_seconds is not None]
+        return Circumstances(now_seconds, cost, stage.instance_type, len(held), most, tuple(ages), tuple(billed))
 
     # Where only work is paid
 

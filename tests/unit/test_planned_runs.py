@@ -7,12 +7,15 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 from easeml_db.decisions.planner.job import Latency, StageKey
 from easeml_db.decisions.planner.planning import Goal
 from easeml_db.decisions.planner.prices import InstanceType, PriceList
+from easeml_db.decisions.planner.replanning import Circumstances, Rest, replan
 from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan
+from easeml_db.decisions.planner.simulation import Held
 from easeml_db.simulated import CloudFaults, SimulatedWorld, new_run
 from easeml_db.simulated.plan_stores import SimulatedInstances, SimulatedProvisioner
 from easeml_db.words.tenant import Tenancy, Tenant
@@ -271,6 +274,26 @@ def test_brackets_that_overlap_take_as_long_as_planned(n_slots):
         max(stage.n_trials / n_slots, 1.0) * more for stage, more in zip(plan.stages, (1, 2, 6, 3, 6, 9), strict=True)
     )
     assert finished_seconds(world) < 4 * one_by_one  # seconds of an epoch
+
+
+def test_a_plan_for_the_rest_knows_what_is_paid_of_the_machines_that_are_there(monkeypatch):
+    """Each machine is paid for ten seconds at least: the money so far holds that, and the plan is told of it."""
+    told: list[tuple[float, Circumstances, Held]] = []
+
+    def spy(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str):
+        there = world.tables.plans_table.instances.values()
+        paid = sum(each.cost_at(circumstances.now_seconds) for each in there if each.status != "releasing")
+        told.append((paid, circumstances, rest.held))
+        return replan(plan, rest, circumstances, reason)
+
+    monkeypatch.setattr("easeml_db.coordinator.planned_runs.replan", spy)
+    world = cloud_world(CloudFaults(lambda k: 2.0, lambda k: 3.0, lambda k: k == 1))
+    serve(world)
+    assert told
+    for paid, circumstances, held in told:
+        assert held.billed_ages == circumstances.billed_ages
+        bills = [MACHINE.billed(np.array(age)) * MACHINE.price_per_second for age in held.billed_ages]
+        assert float(sum(bills)) == pytest.approx(paid)
 
 
 def test_trials_that_have_several_slots_keep_them_when_the_rest_is_planned_again():

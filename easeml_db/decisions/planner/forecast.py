@@ -13,7 +13,7 @@ import numpy as np
 
 from easeml_db.decisions.planner.job import Job, Stage, TrialProfile, Vector
 from easeml_db.decisions.planner.prices import MAX_SLOTS, InstanceType, PriceList
-from easeml_db.decisions.planner.simulation import Allocation, Simulator
+from easeml_db.decisions.planner.simulation import Allocation, Held, Simulator
 
 FORECAST_SAMPLES = 100
 INTERVAL = (0.05, 0.95)
@@ -55,8 +55,7 @@ def forecast(
     slots = InstanceType("slot", held.device_kind, 1, held.price_per_hour, billed_per="function")
     job = Job(stages, profiles)
     simulator = Simulator(job, PriceList("local", (slots,)), n_samples=FORECAST_SAMPLES, seed=seed)
-    allocation = Allocation(0, n_slots)
-    found = simulator.predict((allocation,) * len(stages), allocation)
+    found = simulator.predict((Allocation(0, n_slots),) * len(stages), Held(0, n_slots))
     seconds, cost = _limited(found.seconds, found.cost, seconds_to_limit)
     least, most = np.quantile(seconds, INTERVAL)
     return Forecast(

@@ -17,7 +17,7 @@ import numpy as np
 from easeml_db.decisions.planner.baselines import naive_elastic_plans, static_plans
 from easeml_db.decisions.planner.greedy import optimise, warm_starts
 from easeml_db.decisions.planner.job import Vector
-from easeml_db.decisions.planner.simulation import NOTHING, Allocation, Plan, Prediction, Simulator
+from easeml_db.decisions.planner.simulation import NOTHING, Allocation, Held, Plan, Prediction, Simulator
 from easeml_db.decisions.planner.steps import options
 from easeml_db.decisions.planner.trade_offs import trade_offs
 from easeml_db.errors import InvalidArgument
@@ -87,7 +87,7 @@ class Alternative:
     prediction: Prediction
 
 
-def make_plans(simulator: Simulator, goal: Goal, held: Allocation = NOTHING) -> list[Alternative]:
+def make_plans(simulator: Simulator, goal: Goal, held: Held = NOTHING) -> list[Alternative]:
     """Return the plan, and the best static and naive elastic ones if any keep the limits. Raises InvalidArgument if no
     plan keeps them; the error names the fastest, or the cheapest in time, and its cost.
     """
@@ -102,7 +102,7 @@ def make_plans(simulator: Simulator, goal: Goal, held: Allocation = NOTHING) -> 
     return [Alternative(name, each, search.predict(each)) for name, each in found if each is not None]
 
 
-def best_plan(simulator: Simulator, goal: Goal, held: Allocation = NOTHING) -> Alternative | None:
+def best_plan(simulator: Simulator, goal: Goal, held: Held = NOTHING) -> Alternative | None:
     """Return the plan alone, None where no plan keeps the limits."""
     search = _Search(simulator, goal, held)
     static = search.best(static_plans(simulator))
@@ -115,7 +115,7 @@ def best_plan(simulator: Simulator, goal: Goal, held: Allocation = NOTHING) -> A
     return Alternative(PLANNED, improved, search.predict(improved))
 
 
-def plan_frontier(simulator: Simulator, n_points: int, held: Allocation = NOTHING) -> list[Alternative]:
+def plan_frontier(simulator: Simulator, n_points: int, held: Held = NOTHING) -> list[Alternative]:
     """Return up to `n_points` plans from the fastest to the cheapest, none both slower and dearer than another."""
     search = _Search(simulator, Goal(), held)
     plans = [*_thinned(trade_offs(simulator, held)), *filter(None, [search.best(static_plans(simulator))])]
@@ -133,7 +133,7 @@ def plan_frontier(simulator: Simulator, n_points: int, held: Allocation = NOTHIN
 class _Search:
     """Compares plans for one goal."""
 
-    def __init__(self, simulator: Simulator, goal: Goal, held: Allocation) -> None:
+    def __init__(self, simulator: Simulator, goal: Goal, held: Held) -> None:
         self._simulator, self._goal, self._held = simulator, goal, held
 
     def predict(self, plan: Plan) -> Prediction:

@@ -19,7 +19,7 @@ from easeml_db.decisions.planner.job import Job, architectures_of
 from easeml_db.decisions.planner.planning import PLANNED, Alternative, Goal, best_plan
 from easeml_db.decisions.planner.prices import InstanceType, PriceList
 from easeml_db.decisions.planner.run_plan import RunPlan, planned_stages
-from easeml_db.decisions.planner.simulation import NOTHING, Allocation, Prediction, Simulator
+from easeml_db.decisions.planner.simulation import NOTHING, Allocation, Held, Prediction, Simulator
 from easeml_db.errors import EasemlError
 
 SAMPLES = 40
@@ -32,7 +32,8 @@ LEAST_SECONDS, LEAST_COST = 1e-3, 1e-9
 class Circumstances:
     """The resources of a run: instances held of one type, the cost so far, and by type the largest number of instances
     that it may have (absent: as many as the price list says). `ages` of those held that may still be starting: whether
-    each is up, and the seconds since it came up, or was requested.
+    each is up, and the seconds since it came up, or was requested. `billed_ages`: the seconds since those held that are
+    billed have been, whose minimum charges are in the cost so far.
     """
 
     now_seconds: float
@@ -41,6 +42,7 @@ class Circumstances:
     n_held: int = 0
     most: Mapping[str, int] | None = None
     ages: tuple[tuple[bool, float], ...] = ()
+    billed_ages: tuple[float, ...] = ()
 
 
 class Rest:
@@ -70,12 +72,12 @@ class Rest:
         return self._simulator
 
     @property
-    def held(self) -> Allocation:
+    def held(self) -> Held:
         """The instances that the run holds, in the simulator's form."""
         number = self._number(self._now.held_type)
         if number is None or not self._now.n_held:
             return NOTHING
-        return Allocation(number, self._now.n_held * self._types[number].n_slots)
+        return Held(number, self._now.n_held * self._types[number].n_slots, self._now.billed_ages)
 
     @property
     def replacement_seconds(self) -> float:
@@ -178,7 +180,7 @@ def _goal(plan: RunPlan, now: Circumstances, ending_seconds: float) -> Goal | No
     return Goal(seconds, cost, CONFIDENCE)
 
 
-def _as_good_as_can_be(simulator: Simulator, money: float | None, held: Allocation) -> Alternative:
+def _as_good_as_can_be(simulator: Simulator, money: float | None, held: Held) -> Alternative:
     """Return the fastest plan for the money that is left, else the cheapest. None: it may cost whatever it costs."""
     most = 1e12 if money is None else money
     for_money = (Goal(None, most, CONFIDENCE), Goal(None, most)) if most >= LEAST_COST else ()

@@ -3,11 +3,14 @@
 The paper's graph has a node for the provider's queue, one for each new instance, one for each trial and a barrier,
 stage after stage. Its longest path is the sum over stages of queue + slowest new instance + stage time, which is
 computed here for all samples at once (tests build the graph). Instances that a later stage does not need are released
-at the barrier, the oldest first: these have outlived a minimum.
+at the barrier, the oldest first: these have outlived a minimum. What an instance is billed more by the end of a stage
+than by its start counts to that stage; so a minimum counts once, and never again in the plan for a rest.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -28,8 +31,18 @@ class Allocation(NamedTuple):
     n_slots: int
 
 
+class Held(NamedTuple):
+    """The slots that are there before the first stage. `billed_ages`: for how many seconds their instances have been
+    billed, as far as they are; that is paid. The other instances are billed from now on.
+    """
+
+    type_number: int
+    n_slots: int
+    billed_ages: tuple[float, ...] = ()
+
+
 Plan = tuple[Allocation, ...]
-NOTHING = Allocation(0, 0)
+NOTHING = Held(0, 0)
 
 
 @dataclass(frozen=True)
@@ -55,17 +68,18 @@ class Prediction:
 
 
 class _Group(NamedTuple):
-    """Instances that became ready at the same time."""
+    """Instances that became ready at the same time; `billed_seconds` of each are counted so far."""
 
     ready: Vector
     n_instances: int
+    billed_seconds: Vector
 
 
 class _State(NamedTuple):
     """The state at a barrier: the time, the instances held, oldest first, and the time of each stage so far.
 
-    `costs` begin with what was held before the first stage. `bracket`: when the trials of the bracket under way are as
-    far; `latest`: the same of all brackets beside which others began."""
+    `bracket`: when the trials of the bracket under way are as far; `latest`: the same of all brackets beside which
+    others began."""
 
     now: Vector
     bracket: Vector
@@ -86,8 +100,8 @@ class Simulator:
             job.profile(_first_unknown(job, prices), prices.types[0].device_kind)
         self.draws = Draws(job, n_samples, seed)
         self.times = StageTimes(job, self.draws)
-        self._states: dict[tuple[Allocation, Plan], _State] = {}  # plans share their beginnings
-        self._predicted: dict[tuple[Plan, Allocation], Prediction] = {}
+        self._states: dict[tuple[Held, Plan], _State] = {}  # plans share their beginnings
+        self._predicted: dict[tuple[Plan, Held], Prediction] = {}
         self._starts: dict[tuple[int, int, int], tuple[Vector, Vector]] = {}
         self._mean_starts: dict[tuple[int, int, int], tuple[float, float]] = {}
 
@@ -96,17 +110,14 @@ class Simulator:
         """Stages of the job."""
         return len(self.job.stages)
 
-    def predict(self, plan: Plan, held: Allocation = NOTHING) -> Prediction:
-        """Return time and cost of a plan, from where the slots `held` are there already and paid so far."""
+    def predict(self, plan: Plan, held: Held = NOTHING) -> Prediction:
+        """Return time and further cost of a plan, from where the slots `held` are there already and paid so far."""
         if len(plan) != self.n_stages:
             raise InvalidArgument(f"a plan: expected {self.n_stages} stages, got {len(plan)}")
         key = plan, held
         if key not in self._predicted:
             end = self._after(plan, held)
-            end = self._released(end, _n_held(end))
-            # What was there before the first stage, and was released at once, counts to the first stage.
-            costs = (end.costs[0] + end.costs[1], *end.costs[2:])
-            self._predicted[key] = Prediction(end.now, np.sum(costs, axis=0), end.seconds, costs)
+            self._predicted[key] = Prediction(end.now, np.sum(end.costs, axis=0), end.seconds, end.costs)
         return self._predicted[key]
 
     def start_seconds(self, stage: int, type_number: int, n_new: int) -> tuple[Vector, Vector]:
@@ -127,7 +138,7 @@ class Simulator:
             self._mean_starts[key] = float(queue.mean()), float(start.mean())
         return self._mean_starts[key]
 
-    def _after(self, plan: Plan, held: Allocation) -> _State:
+    def _after(self, plan: Plan, held: Held) -> _State:
         """Return the state after the first stages."""
         if not plan:
             return self._begin(held)
@@ -136,11 +147,15 @@ class Simulator:
             self._states[key] = self._next(self._after(plan[:-1], held), len(plan) - 1, plan[-1])
         return self._states[key]
 
-    def _begin(self, held: Allocation) -> _State:
+    def _begin(self, held: Held) -> _State:
         zeros = np.zeros(self.draws.n_samples)
-        n_held = self.prices.types[held.type_number].n_instances(held.n_slots)
-        groups = (_Group(zeros, n_held),) if n_held else ()
-        return _State(zeros, zeros, zeros, held.type_number, groups, (), (zeros,))
+        instance = self.prices.types[held.type_number]
+        ages = Counter(held.billed_ages)
+        groups = [_Group(zeros - age, ages[age], instance.billed(zeros + age)) for age in sorted(ages, reverse=True)]
+        n_unbilled = instance.n_instances(held.n_slots) - ages.total()
+        if n_unbilled:
+            groups.append(_Group(zeros, n_unbilled, zeros))
+        return _State(zeros, zeros, zeros, held.type_number, tuple(groups), (), ())
 
     def _next(self, before: _State, stage: int, allocation: Allocation) -> _State:
         """Resize, then train a stage up to its barrier."""
@@ -148,14 +163,14 @@ class Simulator:
         instance = self.prices.types[type_number]
         is_other = type_number != before.type_number
         n_wanted = 0 if is_other else instance.n_instances(n_slots)
-        before = self._released(before, _n_held(before) - n_wanted)
-        groups, now, cost = before.groups, before.now, np.zeros(self.draws.n_samples)
+        groups = _without_oldest(before.groups, _n_held(before.groups) - n_wanted)
+        now, cost = before.now, np.zeros(self.draws.n_samples)
         if not stage:
             now = now + self.job.margin_seconds
-        n_new = instance.n_instances(n_slots) - _n_held(before)
+        n_new = instance.n_instances(n_slots) - _n_held(groups)
         if n_new > 0:
             queue, start = self.start_seconds(stage, type_number, n_new)
-            groups = (*groups, _Group(now + queue, n_new))
+            groups = (*groups, _Group(now + queue, n_new, np.zeros(self.draws.n_samples)))
             cost += n_new * instance.price_per_gb * self.job.data_gb
             now = now + queue + start
         time = self.times.of(stage, instance, n_slots)
@@ -168,32 +183,26 @@ class Simulator:
         if instance.is_per_function:
             cost += time.busy_seconds * instance.price_per_slot_second
         else:
-            for group in groups:
-                since = now - np.maximum(group.ready, before.now)
-                cost += group.n_instances * instance.price_per_second * since
+            billed = [instance.billed(now - group.ready) for group in groups]
+            for group, until_now in zip(groups, billed, strict=True):
+                cost += group.n_instances * instance.price_per_second * (until_now - group.billed_seconds)
+            groups = tuple(group._replace(billed_seconds=b) for group, b in zip(groups, billed, strict=True))
         seconds = (*before.seconds, now - before.now)
         return _State(now, bracket, latest, type_number, groups, seconds, (*before.costs, cost))
 
-    def _released(self, state: _State, n_instances: int) -> _State:
-        """Release the oldest instances; what is billed beyond their lifetime counts to the stage that ended."""
-        if n_instances <= 0:
-            return state
-        instance = self.prices.types[state.type_number]
-        groups, extra = list(state.groups), np.zeros(self.draws.n_samples)
-        while n_instances > 0:
-            ready, n_here = groups.pop(0)
-            n_gone = min(n_here, n_instances)
-            if n_gone < n_here:
-                groups.insert(0, _Group(ready, n_here - n_gone))
-            if not instance.is_per_function:
-                lifetime = state.now - ready
-                extra += n_gone * instance.price_per_second * (instance.billed(lifetime) - lifetime)
-            n_instances -= n_gone
-        return state._replace(groups=tuple(groups), costs=(*state.costs[:-1], state.costs[-1] + extra))
+
+def _n_held(groups: Sequence[_Group]) -> int:
+    return sum(group.n_instances for group in groups)
 
 
-def _n_held(state: _State) -> int:
-    return sum(group.n_instances for group in state.groups)
+def _without_oldest(groups: tuple[_Group, ...], n_instances: int) -> tuple[_Group, ...]:
+    """Release the oldest instances."""
+    while n_instances > 0:
+        oldest, groups = groups[0], groups[1:]
+        if oldest.n_instances > n_instances:
+            groups = (oldest._replace(n_instances=oldest.n_instances - n_instances), *groups)
+        n_instances -= oldest.n_instances
+    return groups
 
 
 def _first_unknown(job: Job, prices: PriceList) -> str:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from easeml_db.decisions.planner.job import Vector
 from easeml_db.decisions.planner.prices import QUANTA
-from easeml_db.decisions.planner.simulation import NOTHING, Allocation, Plan, Simulator
+from easeml_db.decisions.planner.simulation import NOTHING, Allocation, Held, Plan, Simulator
 from easeml_db.decisions.planner.steps import all_options
 
 Places = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ class _Labels(NamedTuple):
     parents: Places
 
 
-def trade_offs(simulator: Simulator, held: Allocation = NOTHING) -> list[Plan]:
+def trade_offs(simulator: Simulator, held: Held = NOTHING) -> list[Plan]:
     """Return plans of which none is both faster and cheaper than another, the fastest first, as far as is reckoned."""
     choices = all_options(simulator)
     has_minimum = any(
@@ -50,14 +50,14 @@ class _Search:
     """One pass over the stages."""
 
     def __init__(
-        self, simulator: Simulator, choices: Sequence[Sequence[Allocation]], held: Allocation, *, with_minimum: bool
+        self, simulator: Simulator, choices: Sequence[Sequence[Allocation]], held: Held, *, with_minimum: bool
     ) -> None:
         self._simulator, self._choices, self._with_minimum = simulator, choices, with_minimum
         self._held = held
 
     def plans(self) -> list[Plan]:
         """Return the plans, the fastest first."""
-        before: Sequence[Allocation] = [self._held]
+        before: Sequence[Allocation] = [Allocation(self._held.type_number, self._held.n_slots)]
         layers = [[_Labels(np.zeros(1), np.zeros(1), np.zeros((1, 2), int))]]
         for stage, options in enumerate(self._choices):
             layers.append(self._layer(stage, before, layers[-1]))

@@ -6,10 +6,12 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from easeml_db.decisions.planner.job import Job, Latency, Load, Stage, TrialProfile, halving_job
 from easeml_db.decisions.planner.prices import InstanceType, PriceList
-from easeml_db.decisions.planner.simulation import Allocation, Plan, Simulator
+from easeml_db.decisions.planner.simulation import NOTHING, Allocation, Held, Plan, Simulator
 from easeml_db.errors import InvalidArgument
 from easeml_experiments.planner.random_cases import cases
 from tests.unit.planner.jobs import one_trial, plan, prices, simulator
@@ -101,13 +103,54 @@ def test_each_slot_that_starts_pays_for_its_start_and_no_unit_does() -> None:
     assert sim.predict(plan(2, 2)).mean_seconds == 5 + 30 + 100
     assert sim.predict(plan(1, 2)).mean_seconds == 5 + 60 + 8 + 100
     assert sim.predict(plan(2, 1)).mean_seconds == 5 + 30 + 200
-    assert sim.predict(plan(2, 2), Allocation(0, 2)).mean_seconds == 130
+    assert sim.predict(plan(2, 2), Held(0, 2)).mean_seconds == 130
     assert sim.predict(plan(2, 2)).mean_cost == 2 * 135  # a slot that starts is there already
 
 
 def test_the_oldest_instances_are_released_first_since_they_have_outlived_the_minimum() -> None:
     job = halving_job((1, 2, 1), (100, 10, 100), TrialProfile({1: 1.0}), "cuda")
     assert simulator(job, prices(minimum_seconds=60.0)).predict(plan(1, 2, 1)).mean_cost == 110 + 110
+
+
+@pytest.mark.parametrize(
+    ("options", "age", "expected"),
+    [
+        ({"minimum_seconds": 60.0}, 10.0, 0),  # paid until 60 s
+        ({"minimum_seconds": 60.0}, 50.0, 20),
+        ({"minimum_seconds": 60.0}, 100.0, 30),
+        ({"billed_by": "minute"}, 40.0, 60),
+        ({"billed_by": "minute"}, 70.0, 0),
+    ],
+)
+def test_what_is_paid_of_instances_that_are_there_is_not_paid_again(
+    options: dict[str, object], age: float, expected: float
+) -> None:
+    sim = simulator(one_trial(1, 30.0), prices(**options))
+    assert sim.predict(plan(1), Held(0, 1, (age,))).mean_cost == pytest.approx(expected)
+    assert sim.predict(plan(1), Held(0, 1)).mean_cost == 60  # not billed yet
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=2, max_size=4),
+    st.integers(0, 3),
+    st.sampled_from([0.0, 45.0, 60.0, 600.0]),
+    st.sampled_from(["second", "minute"]),
+    st.integers(1, 2),
+    st.floats(1.0, 80.0),
+)
+def test_planning_the_rest_again_counts_no_charge_twice(
+    sizes: list[int], n_done: int, minimum: float, billed_by: str, slots_each: int, seconds: float
+) -> None:
+    """What is billed until a barrier, and the rest from there, are what the whole plan costs."""
+    job = halving_job((4,) * len(sizes), tuple(range(1, len(sizes) + 1)), TrialProfile({1: seconds}), "cuda")
+    listed = prices(slots_each, minimum_seconds=minimum, billed_by=billed_by, initialisation=Latency(7.0))
+    whole, n_done = simulator(job, listed), n_done % (len(sizes) - 1) + 1
+    at_barrier = whole._after(plan(*sizes[:n_done]), NOTHING)
+    ages = tuple(float((at_barrier.now - one.ready)[0]) for one in at_barrier.groups for _ in range(one.n_instances))
+    rest = simulator(Job(job.stages[n_done:], job.profiles), listed)
+    left = rest.predict(plan(*sizes[n_done:]), Held(0, len(ages) * slots_each, ages)).mean_cost
+    spent = sum(float(cost.mean()) for cost in at_barrier.costs)
+    assert spent + left == pytest.approx(whole.predict(plan(*sizes)).mean_cost)
 
 
 def test_by_the_function_trials_that_ended_cost_nothing_more() -> None:
@@ -144,9 +187,9 @@ def test_a_faster_type_takes_less_time() -> None:
 
 def test_a_forecast_starts_from_the_slots_that_are_there() -> None:
     sim = simulator(two_stages(30, 100), prices(initialisation=Latency(10.0)))
-    assert sim.predict(plan(2, 1), Allocation(0, 2)).mean_seconds == 130
-    assert sim.predict(plan(2, 1), Allocation(0, 1)).mean_seconds == 140
-    assert sim.predict(plan(2, 1), Allocation(0, 9)).mean_cost == 160
+    assert sim.predict(plan(2, 1), Held(0, 2)).mean_seconds == 130
+    assert sim.predict(plan(2, 1), Held(0, 1)).mean_seconds == 140
+    assert sim.predict(plan(2, 1), Held(0, 9)).mean_cost == 160
 
 
 def test_the_same_seed_gives_the_same_prediction_and_another_seed_another() -> None:
