@@ -30,6 +30,9 @@ LOOK_SECONDS = 0.1
 WITHOUT_NODES_SECONDS = 1.0  # until there is a node, nothing can be asked of one
 HAS_NODES = "EXISTS (SELECT FROM easeml.segments WHERE service IS NOT NULL) AS has_nodes"
 AFTER_ERROR_SECONDS = 1.0
+CANCEL_AGAIN_SECONDS = (
+    10.0  # twice as long each time: a further cancel cuts short what the one before has it clear away
+)
 MOST_AT_ONCE = 4
 
 
@@ -74,12 +77,20 @@ def node_jobs(in_use: StatesInUse) -> Asked:
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Work:
-    """What is under way."""
+    """What is under way. `cancel_from`: from when on it may be cancelled, and `pause_seconds` later again."""
 
     tenant: str
     task: asyncio.Task[None]
+    cancel_from: float = 0.0
+    pause_seconds: float = CANCEL_AGAIN_SECONDS
+
+    def cancel(self, now_seconds: float) -> None:
+        """Cancel it, unless it was a moment ago: nodes may not answer, so it is never given up."""
+        if now_seconds >= self.cancel_from:
+            self.task.cancel()
+            self.cancel_from, self.pause_seconds = now_seconds + self.pause_seconds, 2 * self.pause_seconds
 
 
 class Requests:
@@ -149,7 +160,7 @@ class NodeWorker:
             wanted = set((await self._requests.row(self._asked.wanted))["numbers"])
             for number, work in self._at_work.items():
                 if number not in wanted:
-                    work.task.cancel()
+                    work.cancel(asyncio.get_running_loop().time())
         while len(self._at_work) < MOST_AT_ONCE:
             busy = [work.tenant for work in self._at_work.values()]
             found = await self._requests.row(self._asked.next_one, busy)
