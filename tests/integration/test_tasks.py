@@ -135,6 +135,18 @@ def test_only_what_changed_is_packed_anew(module_database: Session, ada: Session
     assert after < before
 
 
+def test_no_limit_holds_for_the_task_of_a_superuser(module_database: Session, ada: Session) -> None:
+    """As for its other runs: the default limit holds for tenants, and a superuser cannot be one."""
+    root = module_database
+    with root.transaction(force_rollback=True):
+        root.execute("SELECT easeml.set_policy('hybrid', default_max_runs => 1)")
+        for name in ("first", "second"):
+            create(root, name, classes=["a", "b", "c"])
+            feed_pictures(root, f"lab.{name}", 60)
+            root.execute("SELECT easeml.run_task(%s)", [name])
+        assert None not in (advance(root, "first"), advance(root, "second"))
+
+
 def test_a_task_without_a_model_says_how_to_have_a_run_begin(module_database: Session, ada: Session) -> None:
     create(ada, "untrained", classes=["a", "b", "c"], run_after_examples=None, run_after_minutes=None)
 
