@@ -75,7 +75,7 @@ CREATE TABLE easeml.arms (
 );
 COMMENT ON TABLE easeml.arms IS 'The candidates of a run: an architecture with its augmentation. The trials of an arm may run once a decision has opened it.';
 COMMENT ON COLUMN easeml.arms.architecture IS 'One architecture, or several with | between them if one search covers all.';
-COMMENT ON COLUMN easeml.arms.planned_epochs IS 'Largest number of epochs that its trials train together.';
+COMMENT ON COLUMN easeml.arms.planned_epochs IS 'Largest number of epochs that its trials train together; in a race, its share of those of all arms.';
 COMMENT ON COLUMN easeml.arms.opening IS 'The decision that opened it. With closing it gives the order of all openings and closings.';
 COMMENT ON COLUMN easeml.arms.bound IS 'Upper bound of its quality when it was opened.';
 COMMENT ON COLUMN easeml.arms.quality IS 'Best validation metric of its trials as a quality; valid while none of them is open.';

@@ -163,6 +163,10 @@ class Procedure(ABC):
         """Return how many trials it starts at most."""
         return sum(rung.n_trials for rung in self.preview() if rung.rung == 0)
 
+    def most_trials_of(self, architecture: str) -> int:
+        """Return how many trials of one architecture it starts at most."""
+        return self.n_trials()
+
     def overlaps_below(self) -> int:
         """Return the number of trials in training below which a bracket begins beside the one before it; 1: it begins
         after it."""

@@ -70,7 +70,8 @@ def _begun(search: Search) -> Row:
 
     is_one_shot  whether these are all trials
     n_configs    trials at most, over all arms
-    arms         [{"architecture", "planned_epochs"}], epochs of all its trials at most
+    arms         [{"architecture", "planned_epochs"}], epochs of all its trials at most; where one procedure decides on
+                 all arms, its share of those of the run
     trials       [{"arm", "trial_number", "architecture", "config", "target_epochs", "bracket"}]; a target of null
                  stands for max_epochs
     """
@@ -107,12 +108,16 @@ def _is_one_shot(search: Search) -> bool:
 
 def _run_wide(search: Search) -> Row:
     procedure = create_procedure(search)
-    planned_epochs = sum(rung.total_epochs for rung in procedure.preview())
+    n_epochs = sum(rung.total_epochs for rung in procedure.preview())
+    shares = {name: procedure.most_trials_of(name) for name in arm_names(search)}
     starts = [decision for decision in procedure.ask([]) if isinstance(decision, StartTrial)]
     return {
         "is_one_shot": False,
         "n_configs": procedure.n_trials(),
-        "arms": [{"architecture": name, "planned_epochs": planned_epochs} for name in arm_names(search)],
+        "arms": [
+            {"architecture": name, "planned_epochs": max(1, round(n_epochs * n / sum(shares.values())))}
+            for name, n in shares.items()
+        ],
         "trials": [_trial(str(start.config[RESERVED]), number, start) for number, start in enumerate(starts, 1)],
     }
 

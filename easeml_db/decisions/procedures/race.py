@@ -79,6 +79,9 @@ class RaceProcedure(Procedure):
         """Return caps, because the number of trials for which there is time is unknown."""
         return planned([tuple(Rung(self._n_configs, n_epochs) for n_epochs in dict.fromkeys((1, self.max_epochs)))])
 
+    def most_trials_of(self, architecture: str) -> int:
+        return self._configs[architecture].count()
+
     def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Give up trials that improve no more, begin every lane, and keep `n_parallel` trials in training."""
         decisions: list[TrialDecision] = []

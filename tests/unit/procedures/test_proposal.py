@@ -134,6 +134,17 @@ def test_the_first_trials_are_what_the_procedure_asks_for():
     assert [{"architecture": "line", **t["config"]} for t in begun["trials"] if t["arm"] == "line"] == first
 
 
+@pytest.mark.parametrize("n_configs", [None, 12])
+def test_the_arms_of_a_race_share_what_the_run_may_take(n_configs):
+    """Each had all of it as its work, so a run over five architectures looked five times as long as it could be."""
+    begun = begun_search("race", n_configs=n_configs)
+    n_of_run = begun["n_configs"] * 9
+    assert [arm["planned_epochs"] for arm in begun["arms"]] == [n_of_run / 2] * 2
+    text = json.dumps({"tree": {"rate": [0.1], "depth": [1, 2, 3]}, "line": {"rate": [0.1]}})
+    begun = json.loads(begin_search(ARCHITECTURES, text, "race", None, 9, 0, None))
+    assert {arm["architecture"]: arm["planned_epochs"] for arm in begun["arms"]} == {"tree": 3 * 9, "line": 9}
+
+
 def test_a_joint_search_is_one_arm_over_all_architectures():
     begun = begun_search("successive_halving", n_configs=8, options={"joint": True})
     assert [arm["architecture"] for arm in begun["arms"]] == ["tree|line"]
