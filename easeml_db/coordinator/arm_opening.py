@@ -126,10 +126,11 @@ class ArmOpening:
         if prior is None:
             prior = self._pool.prior_of(run)
             self._records.began(run.run_id, prior, [arm.arm_id for arm in run.arms])
-        self._pool.put_run(run, prior)
+        is_race = run.search is not None and is_run_wide(run.search.procedure)
+        self._pool.put_run(run, prior, is_race=is_race)
         # The first epochs of a race show what its arms cost, and a plan knows it.
         is_planned = self._dispatcher.runs[run.run_id].allocation.follows_plan
-        if not is_planned and (run.search is None or not is_run_wide(run.search.procedure)):
+        if not is_planned and not is_race:
             self._dispatcher.runs.time_arms(run.run_id, self._pool.untimed_arms(run.run_id))
         self.timed(run.run_id)
         self._records.changed(run.run_id)
@@ -197,6 +198,8 @@ class ArmOpening:
     async def open_next(self, now_seconds: float) -> bool:
         """Open the arm that the policy chooses, if slots would have nothing to do; say whether something changed."""
         self._refused = {run_id: until for run_id, until in self._refused.items() if until > now_seconds}
+        if await self._open_for_races(now_seconds):
+            return True
         owners, passed_over = self._dispatcher.claims.owners(), self._passed_over()
         waiting = {*self._dispatcher.claims.runs_without_claim(), *self._refused}
         if passed_over is not None:
@@ -208,6 +211,14 @@ class ArmOpening:
             return False
         others = {each.run_id for each in self._dispatcher.runs}.difference(with_room)
         return await self._open(now_seconds, waiting | others)
+
+    async def _open_for_races(self, now_seconds: float) -> bool:
+        """Open an arm for a race that has let its slot go for it, before others take that slot for as long as theirs
+        train.
+        """
+        runs = self._dispatcher.runs
+        races = {*self._procedures.runs_that_wait()}.difference(runs.aside(), self._refused)
+        return bool(races) and await self._open(now_seconds, {each.run_id for each in runs} - races)
 
     async def _open(self, now_seconds: float, blocked: Collection[int]) -> bool:
         """Open the arm that the policy chooses among the runs that are not blocked."""

@@ -8,7 +8,7 @@ about. All other knowledge of a run is the dispatcher's.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, FaultOfOthers, faults_of, for_others
 from easeml_db.coordinator.lease import Lease
@@ -48,6 +48,7 @@ class ProcedureRunner:
         self._held: dict[tuple[int, int], float] = {}  # until when these are passed over
         self._failed: dict[int, str] = {}  # runs whose procedure cannot go on, with the reason
         self._pauses: dict[tuple[int, int], float] = {}  # how long they were passed over for the last time
+        self._waiting: set[int] = set()  # runs that train nothing until another of their arms is opened
         self._has_waited = False  # whether the last question took long
         self._pruned_bytes = 0
 
@@ -62,6 +63,7 @@ class ProcedureRunner:
     def drop_run(self, run_id: int) -> None:
         """Forget a run, before the dispatcher does."""
         run = self._searched(run_id)
+        self._waiting.discard(run_id)
         for arm in run.arms if run is not None else ():
             self._histories.forget([arm.arm_id])
             self._procedures.pop(arm.arm_id, None)
@@ -70,6 +72,7 @@ class ProcedureRunner:
 
     def arm_opened(self, run_id: int, arm_id: int) -> None:
         """Ask about an arm: its trials may run now."""
+        self._waiting.discard(run_id)
         if self._searched(run_id) is not None:
             self._due[run_id, arm_id] = None
 
@@ -139,6 +142,10 @@ class ProcedureRunner:
         found, self._failed = self._failed, {}
         return found
 
+    def runs_that_wait(self) -> Collection[int]:
+        """Return the runs that train nothing until another of their arms is opened."""
+        return self._waiting
+
     def held_until(self) -> float:
         """Return when an arm is to be asked about without a message: 0 for at once, infinity when none is."""
         return min((self._held.get(key, 0.0) for key in self._due), default=math.inf)
@@ -163,6 +170,7 @@ class ProcedureRunner:
         if self._searched(run.run_id) is None:  # it ended meanwhile
             return
         self._procedures[arm_id] = answer.procedure
+        (self._waiting.add if answer.is_waiting else self._waiting.discard)(run.run_id)
         for arm in arms if answer.is_end else ():
             self._dispatcher.runs.end_search(run.run_id, arm.arm_id)
         if not answer.rows or not await self._carry_out(run, answer):

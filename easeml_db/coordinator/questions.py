@@ -30,12 +30,15 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer: rows by arm, in their order, and the same in words; `is_end`: no trial will ever train again."""
+    """The answer: rows by arm, in their order, and the same in words; `is_end`: no trial will ever train again;
+    `is_waiting`: nothing trains until a further arm is opened.
+    """
 
     procedure: Procedure
     rows: Sequence[tuple[int, Sequence[Row]]] = ()
     words: str = ""
     is_end: bool = False
+    is_waiting: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,14 @@ class Question:
             decisions = [StopTrial(trial.trial_number) for trial in history if trial.status == "paused"]
             if not decisions and not any(_is_tested(trial, procedure.max_epochs) for trial in history):
                 return Answer(procedure, is_end=True)
+        training = [trial.is_held for trial in history if trial.is_training(procedure.max_epochs)]
         rows = groupby(self._rows(decisions, history, procedure), self._arm_of_row(history))
         name = "|".join(arm.name for arm in self.arms)
         return Answer(
             procedure,
             [(arm_id, list(of_arm)) for arm_id, of_arm in rows],
             in_words(name, procedure.max_epochs, decisions),
+            is_waiting=not decisions and any(training) and all(training),
         )
 
     def history(self) -> list[TrialHistory]:

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,6 +29,7 @@ from easeml_db.decisions.procedures.proposal import begin_search
 from easeml_db.errors import EasemlError, SlotLost, TrialFailed
 from easeml_db.simulated import Faults, Killed, SimulatedProcess, SimulatedWorld
 from easeml_db.words.run import Run, Search
+from easeml_db.words.tenant import PastArm, Tenancy, Tenant
 from easeml_db.words.topology import Slot
 from easeml_experiments.planner.executions import N_PARTITIONS as P
 from easeml_experiments.planner.executions import searched_run
@@ -159,6 +161,44 @@ def test_a_race_opens_the_arm_of_an_architecture_late_where_epochs_are_dear_and_
         return numbers[: numbers.index(3)].count(1) // (2 * P)
 
     assert n_epochs_before_the_third(1.0) <= 8 < 15 <= n_epochs_before_the_third(10.0)
+
+
+@pytest.mark.parametrize("max_seconds", [None, 1000.0])
+def test_a_race_goes_on_until_the_deadline_of_its_tenant_however_long_its_architectures_might_take(
+    max_seconds: float | None,
+) -> None:
+    """No run before took less than 4,000 seconds for as much; the deadline is in 200."""
+    search = replace(search_of("race", n_arms=2, max_epochs=40, n_configs=4), options_json='{"n_parallel": 1}')
+    run = replace(run_of(1, search), tenant="anna", max_seconds=max_seconds)
+    tenancy = Tenancy(tenants={"anna": Tenant("anna", deadline_seconds=200.0)})
+    world = SimulatedWorld(
+        [Slot(1, "slot-1", 1)], [run], seconds_of=lambda _unit, _slot: 1.0, score_of=lambda k, epoch: epoch / k,
+    )  # fmt: skip
+    world.tables.tenancy = tenancy
+    world.tables.past_arms += [PastArm(900 + k, "classification", f"net{k}", 0.5, 4000.0, 80.0) for k in range(2)]
+    for trial in run.trials:
+        world.tables.begun[trial.trial_id] = {}, None, 0
+    assert serve(world)
+    assert world.tables.run(1).status == "finished"
+    assert {unit.order.unit.trial_number for unit in world.units} >= {1, 2}
+    assert len(world.units) > 190, "the slot is never idle"
+
+
+@pytest.mark.parametrize("n_slots", [1, 2])
+@pytest.mark.parametrize("policy", ["hybrid", "round_robin", "fcfs"])
+def test_a_race_does_not_lose_its_slot_to_a_run_behind_it_where_it_is_another_architectures_turn(
+    policy: str, n_slots: int
+) -> None:
+    """The other run has one architecture, and 1,600 units to train."""
+    race = replace(search_of("race", n_arms=3, max_epochs=40, n_configs=9), options_json='{"n_parallel": 1}')
+    other = search_of("tpe", max_epochs=20, n_configs=20)
+    world = world_of([run_of(1, race), run_of(2, other)], n_slots=n_slots)
+    world.tables.tenancy = Tenancy(policy=policy)
+    world.tables.past_arms += [PastArm(900 + k, "classification", f"net{k}", 0.5, 400.0, 80.0) for k in range(3)]
+    assert serve(world)
+    times = sorted((u.started_seconds, u.finished_seconds) for u in world.units if u.order.unit.run_id == 1)
+    assert max(later[0] - earlier[1] for earlier, later in pairwise(times)) < 10.0, "the race is never idle for long"
+    assert {world.tables.run(k).status for k in (1, 2)} == {"finished"}
 
 
 @settings(max_examples=20, deadline=None)

@@ -57,10 +57,13 @@ class OpenArms:
         return sum(t.status in RUNNABLE and self._arm(t.trial_id) not in opened for t in self._run.trials)
 
     def age(self) -> int:
-        """Return the number of the oldest opening that still has trials; 0 if there is none."""
+        """Return the number of the oldest opening that still has trials; 0 if there is none. Trials that wait for a
+        decision count: a run is as old while it turns to a later arm, and will turn back.
+        """
         if self._age is None:
-            numbers = (self._opening.get(arm or 0, 0) for arm, count in self._n_trials.items() if count)
-            self._age = min(numbers, default=0)
+            numbers = [self._opening.get(arm or 0, 0) for arm, count in self._n_trials.items() if count]
+            searched = [self._opening[arm] for arm in self._searched if arm in self._opening]
+            self._age = min([*numbers, *searched] if numbers else [0])
         return self._age
 
     def first_trials(self, arm_ids: Collection[int]) -> list[Trial]:
@@ -112,6 +115,7 @@ class OpenArms:
         self._ended_searches.add(arm_id)
         self._searched.discard(arm_id)
         self._to_check.add(arm_id)
+        self._age = None
 
     def close_ended(self) -> list[int]:
         """Close the open arms whose trials are all over and whose procedure has ended; return them."""

@@ -3,11 +3,11 @@
 Every architecture is a lane, and one search sees them all. Each free place (`n_parallel` in all) goes to the lane with
 the least burden (`lanes`), which lets its best trial go on to the next station, or tries the next config: those of the
 portfolio first, then random ones. A lane whose arm is not open yet counts with the longest first epoch so far; when its
-turn comes, nothing is decided until an idle slot has made the coordinator open its arm. So if epochs are short, all
-lanes begin at once; if they are long, each lane waits until those before it have had their chance. A lane that cannot
-catch up in the time left, at its pace so far, comes last. A trial that has stopped improving is stopped, a lane ends
-after a series of trials without improvement, and the run ends once all lanes have ended: its time budget is only the
-latest end.
+turn comes, nothing is decided until the coordinator has opened its arm for the slot that is let go. So if epochs are
+short, all lanes begin at once; if they are long, each lane waits until those before it have had their chance. A lane
+that cannot catch up in the time left, at its pace so far, comes last. A trial that has stopped improving is stopped, a
+lane ends after a series of trials without improvement, and the run ends once all lanes have ended: its time budget is
+only the latest end.
 """
 
 from __future__ import annotations

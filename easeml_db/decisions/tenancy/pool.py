@@ -34,7 +34,7 @@ class Pool:
     def __init__(self, tenancy: Tenancy | None = None, history: History | None = None) -> None:
         self.history = history or History()
         self._arms: dict[int, tuple[Arm, ...]] = {}  # by run, as its bandit knows them
-        self._most_seconds: dict[int, float] = {}  # that each run may train
+        self._most_seconds: dict[int, float] = {}  # that an arm of each run takes
         self._runs_of: dict[str, set[int]] = {}  # by tenant
         self._costs = ArmCosts(self.history)
         self._tenancy = tenancy or Tenancy()
@@ -82,8 +82,10 @@ class Pool:
         names = [arm.name for arm in run.arms]
         return make_prior(self._tenancy.prior, self.history.qualities(run.task, names, without=run.run_id))
 
-    def put_run(self, run: Run, prior: Prior) -> None:
-        """Add a run, or renew it from the tables; `prior` is the one that it began with."""
+    def put_run(self, run: Run, prior: Prior, *, is_race: bool = False) -> None:
+        """Add a run, or renew it from the tables; `prior` is the one that it began with. In a race each arm has its
+        share of the time, however short that is, so that a deadline keeps none from opening.
+        """
         before = self._arms.get(run.run_id)
         if before == run.arms:
             return
@@ -93,7 +95,8 @@ class Pool:
         )  # refuses arms and priors that do not belong together: then nothing has joined
         self._arms[run.run_id] = run.arms
         if before is None:
-            self._most_seconds[run.run_id] = math.inf if run.max_seconds is None else run.max_seconds
+            most_seconds = math.inf if run.max_seconds is None else run.max_seconds
+            self._most_seconds[run.run_id] = 0.0 if is_race else most_seconds
             self._selector.join(run.run_id, bandit, most_seconds=self._most_seconds[run.run_id])
         else:
             self._selector.replace(run.run_id, bandit)
