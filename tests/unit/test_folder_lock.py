@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import threading
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from easeml_db.cli import backup, commands
 from easeml_db.errors import NotAllowed, NotReady
+from easeml_db.local.dump_files import Dump
 from easeml_db.local.folder_lock import alone
 from easeml_db.local.own_entries import LOCK, remove_entries
+from easeml_db.local.restores import Restored
 
 
 def nothing() -> None:
@@ -62,3 +67,41 @@ def test_the_lock_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     remove_entries(tmp_path)
     assert sorted(gone) == sorted(names)
     assert gone[-1] == LOCK
+
+
+def test_a_restore_has_the_lock_from_before_the_coordinator_stops_until_it_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def note(what: str) -> None:
+        with (tmp_path / LOCK).open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                seen.append((what, True))
+            else:
+                seen.append((what, False))
+
+    class Server:
+        folder, facts = tmp_path, {"binaries": "/nowhere"}
+        dsn, is_running, coordinator_pid = staticmethod(lambda: "host=/nowhere"), lambda _: True, lambda _: 1
+        stop_coordinator, start_coordinator = lambda _: note("stop"), lambda _: note("start")
+        prepare = staticmethod(nothing)
+
+    def restore(*_: object, **__: object) -> Restored:
+        note("restore")
+        return Restored("easeml", Dump(tmp_path, "0.2.0"), "all there", (), ())
+
+    for name, instead in (
+        ("embedded", lambda _: Server()), ("restore_file", restore), ("check", lambda *_: note("check")),
+        ("wait_for_coordinator", lambda _: note("wait")),
+    ):  # fmt: skip
+        monkeypatch.setattr(backup, name, instead)
+    file = tmp_path / "file"
+    file.touch()
+    result = CliRunner().invoke(commands, ["restore", str(file), "--data", str(tmp_path)], env={"EASEML_DSN": None})
+    assert result.exit_code == 0, result.output
+    note("end")
+    held = [(what, True) for what in ("stop", "restore", "start", "wait")]
+    assert seen == [("check", False), *held, ("end", False)]
