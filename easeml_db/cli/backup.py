@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -103,7 +104,7 @@ def _running(folder: Path | None) -> Embedded:
     if not server.is_running():
         raise NotReady(
             f"there is no running server in {server.folder}",
-            hint=f"Start one: easeml up --data {server.folder}, or give --dsn.",
+            hint=f"Start one: easeml up --data {shlex.quote(str(server.folder))}, or give --dsn.",
         )
     return server
 

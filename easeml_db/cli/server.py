@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -150,7 +151,7 @@ def server_facts(server: Embedded) -> dict[str, Any]:
         "folder": str(server.folder), "is_running": is_running, "port": server.port,
         "coordinator_pid": server.coordinator_pid(), "dsn": server.dsn(), "n_slots": None,
     }  # fmt: skip
-    facts["psql"] = f"psql '{server.dsn()}'"
+    facts["psql"] = f"psql {shlex.quote(server.dsn())}"
     if is_running:
         try:
             with connect_now(server.dsn()) as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 import socket
@@ -13,6 +14,8 @@ from easeml_db.local.private_files import open_to_append, write_private
 from easeml_db.local.processes import run_as_server
 
 SUPERUSER = "postgres"
+# What pg_ctl does not quote in paths, which it hands to a shell, and what settings and files of services cannot hold.
+UNQUOTED = re.compile(r'["$`\\\x00-\x1f\x7f]')
 SETTINGS = {
     "shared_buffers": "'256MB'",
     "max_wal_size": "'4GB'",
@@ -35,6 +38,16 @@ SETTINGS = {
     "log_parameter_max_length": "0",
     "log_parameter_max_length_on_error": "0",
 }
+
+
+def check_path(folder: Path) -> None:
+    """Refuse a path that PostgreSQL's programs cannot take. Raises InvalidArgument."""
+    if UNQUOTED.search(str(folder)):
+        raise InvalidArgument(
+            "--data: expected a path without quotation marks, dollar signs, backticks, backslashes and control"
+            f" characters, got {str(folder)!r}",
+            hint="PostgreSQL's pg_ctl would hand them to a shell. Spaces and apostrophes are fine.",
+        )
 
 
 def is_initialised(cluster: Path) -> bool:
@@ -92,8 +105,9 @@ def configure(
     listen: addresses in PostgreSQL's syntax, empty for none; socket_mode: who may open the socket; more: further
     settings by name, in the file's syntax.
     """
-    lines = {**SETTINGS, **(more or {}), "listen_addresses": f"'{listen}'", "port": str(port)}
-    lines["unix_socket_directories"] = f"'{socket_folder}'"
+    lines = {**SETTINGS, **(more or {}), "listen_addresses": quoted(listen), "port": str(port)}
+    in_list = str(socket_folder).replace('"', '""')
+    lines["unix_socket_directories"] = quoted(f'"{in_list}"')
     lines["unix_socket_permissions"] = socket_mode
     write_private(cluster / "easeml.conf", "".join(f"{name} = {value}\n" for name, value in lines.items()))
     main = cluster / "postgresql.conf"
@@ -101,6 +115,12 @@ def configure(
     if include not in main.read_text(encoding="utf-8"):
         with open(open_to_append(main), "a", encoding="utf-8") as file:
             file.write(include)
+
+
+def quoted(value: object) -> str:
+    """Return a value as a string of postgresql.conf, in which backslashes are escapes."""
+    text = str(value).replace("\\", "\\\\").replace("'", "''")
+    return f"'{text}'"
 
 
 def choose_port(wanted: int | None, last: int | None) -> int:

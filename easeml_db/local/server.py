@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -23,7 +24,15 @@ import psycopg
 from easeml_db import __version__
 from easeml_db.errors import InvalidArgument, NotFound, NotReady, ServerUnavailable, VersionMismatch
 from easeml_db.local.binaries import find_binaries
-from easeml_db.local.cluster import SUPERUSER, choose_port, configure, initialise, is_initialised, postmaster_pid
+from easeml_db.local.cluster import (
+    SUPERUSER,
+    check_path,
+    choose_port,
+    configure,
+    initialise,
+    is_initialised,
+    postmaster_pid,
+)
 from easeml_db.local.coordinator_process import end_coordinator, find_coordinator, launch_coordinator
 from easeml_db.local.facts_file import read_facts, remember
 from easeml_db.local.own_entries import check_entries, remove_entries
@@ -68,11 +77,18 @@ class Embedded:
 
     @property
     def socket_folder(self) -> Path:
-        """The folder of the socket: in the server's folder, or under a short name if that path would be too long."""
+        """The folder of the socket: in the server's folder, or under a short name if libpq could not take that path,
+        for it is too long or has a comma, where libpq begins the next host.
+        """
         own = self.folder / "socket"
-        if len(str(own / ".s.PGSQL.65535")) <= MAX_SOCKET_PATH:
+        if len(os.fsencode(own / ".s.PGSQL.65535")) <= MAX_SOCKET_PATH and "," not in str(own):
             return own
         return Path(tempfile.gettempdir()) / f"easeml-{sha256(str(self.folder).encode()).hexdigest()[:12]}"
+
+    @property
+    def _typed(self) -> str:
+        """The folder as one types it at a shell."""
+        return shlex.quote(str(self.folder))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -86,7 +102,7 @@ class Embedded:
         if port is None:
             raise NotReady(
                 f"the private server in {self.folder} has never started",
-                hint=f"Start it: easeml up --data {self.folder}",
+                hint=f"Start it: easeml up --data {self._typed}",
             )
         return int(port)
 
@@ -182,7 +198,7 @@ class Embedded:
         if known[0] == __version__ and known[1] != extension_files.fingerprint():
             raise VersionMismatch(
                 f"the private server in {self.folder} was made by another build of easeml {__version__}",
-                hint=f"Keep what you need of it (easeml backup), then: easeml destroy --data {self.folder}, easeml up.",
+                hint=f"Keep what you need of it (easeml backup), then: easeml destroy --data {self._typed}, easeml up.",
             )
 
     def remember_build(self) -> None:
@@ -191,8 +207,9 @@ class Embedded:
 
     def prepare_folders(self) -> None:
         """Make the folders of data and socket, or check that no other user has prepared them, and that the first holds
-        nothing else. Raises NotAllowed.
+        nothing else. Raises NotAllowed, and InvalidArgument for a path that PostgreSQL's programs cannot take.
         """
+        check_path(self.folder)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)
@@ -246,7 +263,7 @@ class Embedded:
             f"there is no {name} in {path.parent}, the programs with which the private server in {self.folder} was"
             f" made{runs}",
             hint="Install that version of PostgreSQL again, since no other reads the data; or, if you do not need it:"
-            f" easeml destroy --data {self.folder}",
+            f" easeml destroy --data {self._typed}",
         )
 
     def _binary(self, name: str) -> Path:
