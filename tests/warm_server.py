@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from easeml_db.errors import ServerUnavailable
-from easeml_db.local.processes import last_lines, server_identity, server_ids
+from easeml_db.local.log_files import last_lines
+from easeml_db.local.processes import server_identity, server_ids
 from easeml_db.local.server import Embedded
 
 SOURCES = Path(__file__).parent / "preloading"

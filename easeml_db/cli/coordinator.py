@@ -15,6 +15,7 @@ from easeml_db.cli.output import say
 from easeml_db.errors import InvalidArgument
 from easeml_db.local.binaries import find_binaries
 from easeml_db.local.journal import Journal
+from easeml_db.local.log_files import keep_short
 from easeml_db.local.preparation import prepare_database
 from easeml_db.local.service import serve
 from easeml_db.postgres import extension_files
@@ -48,6 +49,7 @@ SWITCH_SECONDS = 0.0005
     help="Log into a file of 10 MB; four older ones are kept (default: standard error).",
 )
 @click.option("--log-json", is_flag=True, help="Log JSON lines, with run and trial.")
+@click.option("--logs-of", "private", type=click.Path(path_type=Path), hidden=True)
 @click.option("--log-units", is_flag=True, help="Log each recorded unit, too.")
 def coordinator(
     dsn: str | None,
@@ -57,11 +59,14 @@ def coordinator(
     log_file: Path | None,
     log_json: bool,
     log_units: bool,
+    private: Path | None,
 ) -> None:
     """Run a coordinator in the foreground: it trains the runs that easeml.select_models starts.
 
     Its role must be a member of easeml_coordinator. A second coordinator waits as standby.
     """
+    if private is not None:  # that of easeml up looks after the logs of its folder
+        keep_short(private)
     journal = Journal(log_file, is_json=log_json, has_units=log_units)
     serving = serve(
         dsn_or_embedded(dsn), journal, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds,

@@ -14,6 +14,7 @@ import click
 from easeml_db.errors import EasemlError
 from easeml_db.words.visible_text import visible, visible_lines
 
+INTERRUPTED = 130  # the exit code that shells give a command ended by Ctrl-C
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,17 @@ import click
 from psycopg.conninfo import make_conninfo
 
 from easeml_db.cli.connection import data_option, embedded
-from easeml_db.cli.output import json_option, print_json, say
+from easeml_db.cli.output import INTERRUPTED, json_option, print_json, say
 from easeml_db.errors import EasemlError, NotAllowed, NotFound
 from easeml_db.local.folder_lock import alone
+from easeml_db.local.log_files import Tail, last_lines
 from easeml_db.local.nodes import nodes_of, remove_nodes, start_nodes, stop_nodes
+from easeml_db.local.own_entries import LOGS
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now
+
+FOLLOW_SECONDS = 0.2
 
 
 @click.command()
@@ -99,16 +105,40 @@ def psql(folder: Path | None, arguments: tuple[str, ...]) -> None:
 
 @click.command()
 @data_option
-@click.option("--lines", "-n", default=40, show_default=True, help="How many lines of each log.")
-def logs(folder: Path | None, lines: int) -> None:
+@click.option(
+    "--lines",
+    "-n",
+    "n_lines",
+    type=click.IntRange(0),
+    default=40,
+    show_default=True,
+    help="How many lines of each log.",
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on with what is written, until Ctrl+C.")
+def logs(folder: Path | None, n_lines: int, follow: bool) -> None:
     """Show the ends of the server's and the coordinator's logs."""
     server = embedded(folder)
     server.facts  # noqa: B018
-    for name in ("server.log", "coordinator.log"):
-        path = server.folder / name
+    paths = [server.folder / name for name in LOGS]
+    tails = {path: Tail(path) for path in paths}
+    for path in paths:
         say(f"==> {path}")
-        if path.exists():
-            say("\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]))
+        if told := last_lines(path, n_lines):
+            say(told)
+    if follow:
+        _follow(tails, paths[-1])
+
+
+def _follow(tails: Mapping[Path, Tail], last: Path) -> None:
+    try:
+        while True:
+            for path, tail in tails.items():
+                if lines := tail.more():
+                    say("\n".join([*([] if path == last else [f"==> {path}"]), *lines]))
+                    last = path
+            time.sleep(FOLLOW_SECONDS)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
 
 def _check_removed(folder: Path) -> None:

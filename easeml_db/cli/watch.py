@@ -14,7 +14,7 @@ from rich.text import Text
 
 from easeml_db.cli.arguments import run_argument
 from easeml_db.cli.connection import database, dsn_option, dsn_or_embedded, open_connection
-from easeml_db.cli.output import json_option, print_json, say
+from easeml_db.cli.output import INTERRUPTED, json_option, print_json, say
 from easeml_db.cli.run_snapshot import ProgressRate, RunSnapshot, SlotSmoothing, changes
 from easeml_db.cli.screen import screen
 from easeml_db.cli.statements import Connection, read_run, rows, run_or_newest
@@ -22,7 +22,6 @@ from easeml_db.errors import ServerUnavailable
 
 POLL_SECONDS = 0.2
 AWAY_SECONDS = 60.0
-INTERRUPTED = 130  # the exit code that shells give a command ended by Ctrl-C
 
 
 @click.command()

@@ -28,7 +28,7 @@ def find_coordinator(folder: Path) -> int | None:
 
 def launch_coordinator(folder: Path, dsn: str) -> int:
     """Start a coordinator in the background, which logs into the folder; return its process number."""
-    command = [sys.executable, "-m", "easeml_db", "coordinator", "--dsn", dsn]
+    command = [sys.executable, "-m", "easeml_db", "coordinator", "--dsn", dsn, "--logs-of", str(folder)]
     with open(open_to_append(folder / "coordinator.log"), "ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/",

@@ -9,10 +9,12 @@ from pathlib import Path
 from easeml_db.errors import NotAllowed
 
 FACTS, LOCK = "easeml.json", "lock"
+LOGS, N_LOG_FILES = ("server.log", "coordinator.log"), 5
+"""Logs, and how many files each has: itself, and older ones with a number."""
 NAMES = frozenset(
     {
         "cluster", "socket", "nodes", "password", LOCK, FACTS, "pg_service.conf", "coordinator.pid",
-        "coordinator.log", "server.log",
+        *LOGS, *(f"{name}.{number}" for name in LOGS for number in range(1, N_LOG_FILES)),
     }
 )  # fmt: skip
 UNFINISHED = ("cluster.unfinished-", *(f".{name}." for name in sorted(NAMES)))  # what an interrupted command left

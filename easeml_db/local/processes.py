@@ -120,13 +120,6 @@ def run_as_server(
     return subprocess.CompletedProcess(command, done.returncode, text, text)
 
 
-def last_lines(log: Path, n_lines: int = 5) -> str:
-    """Return the end of a log; empty if there is none."""
-    if not log.exists():
-        return ""
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-n_lines:])
-
-
 def end_process(pid: int, timeout_seconds: float) -> None:
     """Ask a process to end, and kill it after the timeout."""
     with contextlib.suppress(ProcessLookupError):

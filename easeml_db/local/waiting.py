@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from easeml_db.errors import NotReady
-from easeml_db.local.processes import last_lines
+from easeml_db.local.log_files import last_lines
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.connection import connect_now
 
