@@ -1,0 +1,82 @@
+"""The Makefile works from any folder, and in clones whose paths make or a shell would split."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CLONE = Path(__file__).parents[2]
+NAMES = ("clone", "a  b c", "anna's own", "a$b #c:d%e[f]")
+
+
+def commands_of(target: str, folder: Path, *arguments: str) -> list[list[str]]:
+    """The commands that make would run for a target, as a shell splits them."""
+    make = ["make", "--no-print-directory", "--dry-run", *arguments, target]
+    done = subprocess.run(make, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [shlex.split(line) for line in done.stdout.replace("\\\n", "").splitlines()]
+
+
+def copied(folder: Path) -> Path:
+    """A folder with what the Makefile needs to find itself."""
+    (folder / "docker").mkdir(parents=True)
+    shutil.copy(CLONE / "Makefile", folder)
+    shutil.copy(CLONE / "docker" / "bootstrap.sh", folder / "docker")
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_way_to_call_make_means_the_same_clone(tmp_path: Path, name: str) -> None:
+    clone = copied(tmp_path / name)
+    called = (
+        (clone, ()), (tmp_path, ("-C", name)), (Path("/"), ("-C", str(clone))), (tmp_path, ("-f", f"{name}/Makefile")),
+        (Path("/"), ("-f", str(clone / "Makefile"))), (clone / "docker", ("-f", "../Makefile")),
+    )  # fmt: skip
+    ways = [commands_of("lint", folder, *arguments) for folder, arguments in called]
+    assert ways[0][-1][:3] == ["cd", str(clone), "&&"]
+    assert all(way == ways[0] for way in ways)
+
+
+def test_paths_reach_programs_whole(tmp_path: Path) -> None:
+    clone, venv = copied(tmp_path / NAMES[2]), str(tmp_path / NAMES[3]).replace("$", "$$")
+    assert commands_of("clean", clone, f"VENV={venv}") == [
+        ["rm", "-rf", venv.replace("$$", "$"), str(clone / "build"), str(clone / "dist")]
+    ]
+    demo = commands_of("demo", clone, f"VENV={venv}", "DATASET=it's mine")
+    assert demo[-2] == [str(clone / "docker" / "bootstrap.sh"), venv.replace("$$", "$"), "it's mine"]
+
+
+def test_a_makefile_that_is_alone_says_so(tmp_path: Path) -> None:
+    shutil.copy(CLONE / "Makefile", tmp_path)
+    done = subprocess.run(["make", "-n", "clean"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "cannot find the clone from the path of this Makefile" in done.stderr
+
+
+@pytest.mark.parametrize("touched", ["easeml_db/new.py", "sql/new.sql", "pyproject.toml", None])
+def test_setup_works_again_only_after_a_change(tmp_path: Path, touched: str | None) -> None:
+    clone, venv = copied(tmp_path / NAMES[1]), tmp_path / "venv here"
+    for name in ("easeml_db", "plpy", "loaders", "reader", "experiments", "sql"):
+        (clone / name).mkdir()
+    (clone / "pyproject.toml").touch()
+    (venv / "bin").mkdir(parents=True)
+    told = tmp_path / "told"
+    for program in (clone / "docker" / "bootstrap.sh", venv / "bin" / "pip", venv / "bin" / "easeml"):
+        program.write_text(f'#!/bin/sh\necho "${{0##*/}}" >> {shlex.quote(str(told))}\n')
+        program.chmod(0o755)
+    make = ["make", "-C", str(clone), f"VENV={venv}", "setup"]
+    subprocess.run(make, check=True, capture_output=True)
+    once = told.read_text().split()
+    assert once == ["bootstrap.sh", "pip", "easeml"]
+    if touched is not None:
+        (clone / touched).touch()
+        later = (venv / "easeml-installed").stat().st_mtime + 10  # file systems count in ticks
+        os.utime(clone / touched, (later, later))
+    subprocess.run(make, check=True, capture_output=True)
+    assert told.read_text().split() == once * (1 if touched is None else 2)
