@@ -36,6 +36,17 @@ SELECT run_id, arm_id, tenant, 1000 + number, 'network' || number / 8, config, 1
 FROM (SELECT * FROM easeml.trials WHERE run_id = %s AND best_checkpoint_id IS NOT NULL LIMIT 1) t,
     generate_series(0, 80) number
 """
+# Nothing about y is in x: whoever knows it of a row has been trained on that row.
+CHANCE = """
+CREATE TABLE chance AS SELECT i AS id, i * 0.37 AS x, ('x' || left(md5(i::text), 8))::bit(32)::integer / 2e9 AS y
+FROM generate_series(1, 600) i;
+ALTER TABLE chance ADD PRIMARY KEY (id);
+SELECT easeml.create_dataset('chance', 'chance', '{x}', 'y', n_partitions => 2);
+"""
+FORESTS = """
+SELECT easeml.select_models('chance', '{extra_trees}', procedure => 'race', n_configs => 4, max_epochs => 2,
+    search_space => '{"trees_per_epoch": [2, 3, 4, 5], "min_samples_leaf": 1}')
+"""
 OF_RUN = "SELECT procedure, max_epochs, max_seconds FROM easeml.runs WHERE run_id = %s"
 
 
@@ -145,3 +156,22 @@ def test_an_ensemble_is_served_deployed_tested_and_replayed_like_any_trial(point
             assert rmse < told, "who answers has been trained on these rows"
     measured = "SELECT validation FROM easeml.evaluate('noisy', %s) WHERE metric = 'rmse'"
     assert points.value(measured, again["trial_id"]) == pytest.approx(again["validation_metric"], rel=1e-5)
+
+
+def test_validation_rows_explain_an_ensemble_as_it_was_before_it_was_trained_on_them(points: Session) -> None:
+    points.execute(CHANCE)
+    run_id = points.value(FORESTS)
+    points.execute("CALL easeml.wait(%s, 300)", [run_id])
+    best, *_ = points.rows("SELECT * FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank, trial_id", run_id)
+    assert best["architecture"] == "ensemble"
+    assert all(member["refit_epochs"] > 0 for member in best["config"]["members"])
+    trial_id, by_heart = best["trial_id"], 0.5 * best["validation_metric"]
+    points.execute("SELECT easeml.predict_table('chance', 'chance', 'by_chance', %s)", [trial_id])
+    rmse = (
+        "SELECT sqrt(avg((predicted_value - c.y) ^ 2)) FROM easeml.dataset_rows('chance') r"
+        " JOIN chance c ON id::text = r.row_key JOIN by_chance USING (id) WHERE split = 'validation'"
+    )
+    assert points.value(rmse) < by_heart, "it answers with what it was trained on these rows"
+    importance = "SELECT importance FROM easeml.explain('chance', %s, metric => 'rmse', split => %s)"
+    for split in ("validation", "test"):
+        assert abs(points.value(importance, trial_id, split)) < 0.5 * by_heart
