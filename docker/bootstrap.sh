@@ -34,7 +34,8 @@ install_packages() {
     local missing=()
     [ -n "$(server_with_plpython)" ] || missing+=(postgresql plpython3)
     /usr/bin/python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(venv)
-    ldconfig -p | grep -q 'libgomp\.so\.1' || missing+=(libgomp1)  # LightGBM links it
+    # LightGBM links it. (ldconfig is not on the path of those who are not root.)
+    /usr/bin/python3 -c 'import ctypes; ctypes.CDLL("libgomp.so.1")' 2>/dev/null || missing+=(libgomp1)
     [ ${#missing[@]} -gt 0 ] || return 0
     echo "Installing Debian packages for: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
