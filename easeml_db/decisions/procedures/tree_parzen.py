@@ -1,14 +1,15 @@
 """The model of TPE and BOHB: Optuna's TPESampler, used as a stateless function.
 
-A study in memory is rebuilt from the results at every call and thrown away; the sampler is seeded for the trial
-that is to be drawn. Trials without a result count as running, so that the next draw keeps away from them.
+A study in memory is made of the results; the sampler is seeded for the trial that is to be drawn. Trials without a
+result count as running, so that the next draw keeps away from them. A study serves further draws from the same
+results, as in a bracket that begins: making it takes as long as a draw. Draws leave nothing in it that counts.
 Optuna takes a second to import, so it is imported where it is used.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from easeml_db.decisions.procedures.contract import WORST
@@ -20,6 +21,7 @@ from easeml_db.decisions.search_space.specs import RESERVED, Value, value_key
 if TYPE_CHECKING:
     from optuna import Study, Trial
     from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
 
 N_REDRAWS = 20
 
@@ -40,26 +42,57 @@ class TreeParzenModel:
     def __init__(self, space: SearchSpace, *, n_good: Callable[[int], int] | None = None) -> None:
         self._subspaces = {subspace.architecture: subspace for subspace in space.subspaces}
         self._n_good = n_good
+        self._kept: tuple[Sequence[Observation], Sequence[Config], Study] | None = None
 
     def draw(
-        self, observations: Sequence[Observation], pending: Iterable[Config], known: Iterable[Config], *, seed: int
+        self, observations: Sequence[Observation], pending: Sequence[Config], known: Iterable[Config], *, seed: int
     ) -> Config | None:
         """Return a config that is none of `known`; None when so many draws gave only known ones."""
         keys = {key_of(config) for config in known}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of features that Optuna calls experimental or is to rename
-            study = self._study(observations, pending, seed)
-            for _ in range(N_REDRAWS):
-                config = self._config(study.ask())
-                if key_of(config) not in keys:
-                    return config
-        return None
+            study = self._study(observations, pending)
+            study.sampler = self._sampler(seed)
+            drawn = self._drawn(study, keys)
+        self._kept = list(observations), list(pending), study
+        return drawn
 
-    def _study(self, observations: Sequence[Observation], pending: Iterable[Config], seed: int) -> Study:
+    def _drawn(self, study: Study, keys: Set[str]) -> Config | None:
+        """Return the first config drawn that is none of those with these keys."""
+        from optuna.trial import TrialState
+
+        asked: list[Trial] = []
+        found = None
+        while found is None and len(asked) < N_REDRAWS:
+            asked.append(study.ask())
+            config = self._config(asked[-1])
+            found = None if key_of(config) in keys else config
+        for trial in asked:
+            study.tell(trial, state=TrialState.FAIL)  # samplers pass over it
+        return found
+
+    def _study(self, observations: Sequence[Observation], pending: Sequence[Config]) -> Study:
+        """Return a study of the results and pending trials: that of the last draw, if only pending ones have come."""
         import optuna
 
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        sampler = optuna.samplers.TPESampler(
+        kept, self._kept = self._kept, None
+        n_there = len(kept[1]) if kept is not None else 0
+        if kept is not None and kept[0] == observations and kept[1] == pending[:n_there]:
+            study, n_known = kept[2], n_there
+        else:
+            optuna.logging.set_verbosity(optuna.logging.ERROR)
+            study, n_known = optuna.create_study(direction="maximize"), 0
+            worst = min((score for _, score in observations if score > WORST), default=0.0)
+            for config, score in observations:
+                self._add(study, config, "COMPLETE", score if score > WORST else worst - 1.0 - abs(worst))
+        for config in pending[n_known:]:
+            self._add(study, config, "RUNNING", None)
+        return study
+
+    def _sampler(self, seed: int) -> BaseSampler:
+        import optuna
+
+        return optuna.samplers.TPESampler(
             n_startup_trials=0,
             seed=seed % 2**32,
             multivariate=True,
@@ -67,13 +100,6 @@ class TreeParzenModel:
             constant_liar=True,
             gamma=self._n_good,
         )
-        study = optuna.create_study(direction="maximize", sampler=sampler)
-        worst = min((score for _, score in observations if score > WORST), default=0.0)
-        for config, score in observations:
-            self._add(study, config, "COMPLETE", score if score > WORST else worst - 1.0 - abs(worst))
-        for config in pending:
-            self._add(study, config, "RUNNING", None)
-        return study
 
     def _add(self, study: Study, config: Config, state: str, score: float | None) -> None:
         from optuna.trial import TrialState, create_trial

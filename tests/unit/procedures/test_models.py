@@ -5,11 +5,16 @@ import math
 from statistics import mean
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.contract import WORST, SearchArguments, StartTrial, TrialHistory
+from easeml_db.decisions.procedures.drawing import ConfigSequence
 from easeml_db.decisions.procedures.largest_budget import n_good, n_varied
 from easeml_db.decisions.procedures.tree_parzen import Observation, TreeParzenModel
+from easeml_db.decisions.search_space.configs import key_of
+from easeml_db.decisions.search_space.parsing import SearchSpace
 
 TOY = {"rate": {"low": 0.001, "high": 1.0, "log": True}, "depth": {"low": 1, "high": 50}}
 
@@ -71,6 +76,47 @@ def test_a_model_draws_no_known_config_and_says_when_it_finds_none(space_of):
     results = [Observation(configs[0], 0.5)]
     assert model.draw(results, [], configs[:1], seed=1) == configs[1]
     assert model.draw(results, [], configs, seed=1) is None
+
+
+@given(
+    st.randoms(use_true_random=False), st.sampled_from([["tree"], ["line"], ["tree", "line"]]), st.integers(4, 12),
+    st.sampled_from([None, n_good]),
+)  # fmt: skip
+@settings(max_examples=25, deadline=None)
+def test_draws_do_not_depend_on_those_before_them(space_of, random, names, n_results, good):
+    """A model that has drawn before draws what a new one does, whatever has come or gone since."""
+    space = space_of({"rate": [0.1, 0.2, 0.3]} if random.random() < 0.3 else None)
+    space = SearchSpace(tuple(each for each in space.subspaces if each.architecture in names))
+    configs = ConfigSequence(space, random.randrange(1000)).first(40)
+    score = {key_of(config): random.choice([WORST, random.random()]) for config in configs}
+    model, pending = TreeParzenModel(space, n_good=good), []
+    for k in range(12):
+        results = [Observation(config, score[key_of(config)]) for config in configs[: n_results + k // 5]]
+        known = [*(each.config for each in results), *pending]
+        drawn = model.draw(results, pending, known, seed=k)
+        assert drawn == TreeParzenModel(space, n_good=good).draw(results, pending, known, seed=k)
+        pending += [drawn or configs[-1]]
+        if random.random() < 0.1:
+            pending.pop(0)
+
+
+def test_a_model_reads_results_once_for_a_whole_bracket(space_of, monkeypatch):
+    """It read them for each of its trials, which is quadratic."""
+    n_added = 0
+    add = TreeParzenModel._add
+
+    def counted(self, *arguments):
+        nonlocal n_added
+        n_added += 1
+        add(self, *arguments)
+
+    monkeypatch.setattr(TreeParzenModel, "_add", counted)
+    space = space_of()
+    results = [Observation(config, float(k)) for k, config in enumerate(ConfigSequence(space, 0).first(60))]
+    model, started = TreeParzenModel(space), []
+    for k in range(40):
+        started.append(model.draw(results, started, [each.config for each in results] + started, seed=k))
+    assert n_added <= 60 + 40
 
 
 def test_a_model_is_set_by_its_arguments(toy):
