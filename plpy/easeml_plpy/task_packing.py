@@ -25,7 +25,7 @@ from .sent_columns import int8s
 from .session import Command, Session, Statement, answering, only_column
 from .target_statistics import folds_of
 from .task_blocks import Integers, TaskBlock, plan_blocks
-from .task_places import check_places, partitions_of, places_of
+from .task_places import Places, check_places, kept_places, partitions_of, places_of
 from .task_rows import ExampleRows
 
 
@@ -123,7 +123,7 @@ class _Packing:
         """Write what changed, point to what did not, and record the version."""
         examples, codes, is_on = self._examples()
         before = self._blocks_before()
-        n_partitions, wanted = self._placed(examples, codes, is_on)
+        n_partitions, wanted = self._placed(examples, codes, is_on, before)
         self._rows.check_memory(int(is_on.sum()), n_partitions)
         blocks = plan_blocks(before, wanted, self._block_rows)
         settings = {key: self._specification[key] for key in ("validation_fraction", "test_fraction", "seed")}
@@ -162,7 +162,9 @@ class _Packing:
         rows = self._session.rows(BLOCKS, self._task.newest_id)
         return [TaskBlock(row.split, row.part, row.number, int8s(row.keys), row.holder_id) for row in rows]
 
-    def _placed(self, examples: Integers, codes: Integers, is_on: Any) -> tuple[int, dict[tuple[str, int], Integers]]:
+    def _placed(
+        self, examples: Integers, codes: Integers, is_on: Any, before: Sequence[TaskBlock]
+    ) -> tuple[int, dict[tuple[str, int], Integers]]:
         """Return the number of partitions, and the examples of each split and partition. Raises InvalidData."""
         if isinstance(self._target, LabelTarget) and len(np.unique(codes[is_on])) < 2:
             raise InvalidData(
@@ -170,17 +172,22 @@ class _Packing:
                 hint="Feed examples of another class, or switch some on.",
             )
         given = self._specification
-        fractions = given["validation_fraction"], given["test_fraction"]
         n_partitions = partitions_of(int(is_on.sum()), given["n_partitions"], self._task.newest_partitions)
-        places = places_of(codes, n_partitions, *fractions)
+        places = self._places(examples, codes, n_partitions, before)
         if not check_places(places, is_on, n_partitions):
-            n_partitions, places = 1, places_of(codes, 1, *fractions)
+            n_partitions, places = 1, self._places(examples, codes, 1, before)
         wanted = {
             (split, part): examples[is_on & (places.splits == k) & (places.parts == part)]
             for k, split in enumerate(SPLITS)
             for part in range(n_partitions)
         }
         return n_partitions, wanted
+
+    def _places(self, examples: Integers, codes: Integers, n_partitions: int, before: Sequence[TaskBlock]) -> Places:
+        fractions = self._specification["validation_fraction"], self._specification["test_fraction"]
+        places = places_of(codes, n_partitions, *fractions)
+        keeps_partitions = n_partitions == self._task.newest_partitions
+        return kept_places(places, examples, before, keeps_partitions=keeps_partitions)
 
     def _store(self, dataset_id: int, block: TaskBlock) -> None:
         place = (block.split, block.part, block.number)

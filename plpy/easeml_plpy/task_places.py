@@ -1,12 +1,14 @@
 """The place of each example of a task: its split and partition, which later examples do not change.
 
-An example's rank among all examples of its class that were ever fed decides, through two sequences of low discrepancy.
-So each class is spread over splits and partitions as evenly as rows can be, and no example moves from one split to
-another when more are fed or some are switched off.
+An example's rank among all labelled examples of its class decides, through two sequences of low discrepancy. So each
+class is spread over splits and partitions as evenly as rows can be, and no example moves from one split to another when
+more are fed or some are switched off. One that is labelled late, or whose transaction ends late, moves the ranks of
+those after it: so what the version before has stays where it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy.typing as npt
 
 from .dealing import SPLITS
 from .errors import InvalidData
+from .task_blocks import TaskBlock
 
 Integers = npt.NDArray[np.int64]
 GOLDEN_STEP = 0.6180339887498949
@@ -46,6 +49,22 @@ def places_of(classes: Integers, n_partitions: int, validation_fraction: float, 
     position = (ranks * GOLDEN_STEP + classes * CLASS_STEP) % 1.0
     bounds = np.array([1.0 - validation_fraction - test_fraction, 1.0 - test_fraction])
     return Places(np.searchsorted(bounds, position, side="right"), (ranks + classes) % n_partitions)
+
+
+def kept_places(
+    places: Places, examples: Integers, before: Sequence[TaskBlock], *, keeps_partitions: bool = True
+) -> Places:
+    """Return the places of examples, given in the order of their numbers, with those of the version before unchanged.
+    keeps_partitions: it has as many partitions.
+    """
+    splits, parts = places.splits.copy(), places.parts.copy()
+    for block in before if len(examples) else ():
+        place = np.minimum(np.searchsorted(examples, block.examples), len(examples) - 1)
+        known = place[examples[place] == block.examples]
+        splits[known] = SPLITS.index(block.split)
+        if keeps_partitions:
+            parts[known] = block.part
+    return Places(splits, parts)
 
 
 def partitions_of(n_examples: int, asked_for: int | None, before: int | None) -> int:

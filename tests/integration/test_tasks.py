@@ -135,6 +135,23 @@ def test_only_what_changed_is_packed_anew(module_database: Session, ada: Session
     assert after < before
 
 
+def test_an_example_that_is_labelled_late_moves_no_other(module_database: Session, ada: Session) -> None:
+    """Its number is lower than those of the others: test rows of one version were training rows of the next."""
+    create(ada, "late", classes=["a", "b", "c"], n_partitions=2, run_after_examples=1)
+    ada.execute("INSERT INTO lab.late (input) SELECT decode(repeat('00', 64), 'hex') FROM generate_series(1, 7)")
+    feed_pictures(ada, "lab.late", 300)
+    run = advance(module_database, "late")
+    rows = "SELECT row_key, split, partition_number FROM easeml.dataset_rows('late')"
+    before = {tuple(row.values()) for row in ada.rows(rows)}
+    examples = module_database.value("SELECT examples FROM easeml.tasks WHERE task_name = 'late'")
+    module_database.execute(f"UPDATE {examples} SET output = 'a' WHERE output IS NULL")  # as labelling functions do
+    module_database.execute("SELECT easeml.cancel(%s)", [run])
+    advance(module_database, "late")
+    after = {tuple(row.values()) for row in ada.rows(rows)}
+    assert (len(before), len(after)) == (300, 307)
+    assert before < after
+
+
 def test_no_limit_holds_for_the_task_of_a_superuser(module_database: Session, ada: Session) -> None:
     """As for its other runs: the default limit holds for tenants, and a superuser cannot be one."""
     root = module_database

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easeml_plpy.dealing import SPLITS
 from easeml_plpy.errors import InvalidData
 from easeml_plpy.task_blocks import TaskBlock, plan_blocks
-from easeml_plpy.task_places import check_places, partitions_of, places_of, ranks_of
+from easeml_plpy.task_places import check_places, kept_places, partitions_of, places_of, ranks_of
 
 
 def test_a_rank_counts_earlier_examples_of_the_same_class():
@@ -22,6 +23,34 @@ def test_what_is_fed_later_moves_no_example(before, later):
     after = places_of(np.array(before + later, np.int64), 3, 0.15, 0.15)
     assert after.splits[: len(before)].tolist() == places.splits.tolist()
     assert after.parts[: len(before)].tolist() == places.parts.tolist()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=120), st.integers(1, 3))
+def test_what_is_labelled_late_moves_no_example(fed, n_partitions):
+    """Their numbers lie between those of examples that the version before has."""
+    numbers, classes = np.arange(1, len(fed) + 1), np.array([code for code, _ in fed], np.int64)
+    is_early = np.array([early for _, early in fed])
+    first = places_of(classes[is_early], n_partitions, 0.15, 0.15)
+    before = [
+        TaskBlock(split, part, 0, numbers[is_early][(first.splits == k) & (first.parts == part)], 7)
+        for k, split in enumerate(SPLITS)
+        for part in range(n_partitions)
+    ]
+    then = kept_places(places_of(classes, n_partitions, 0.15, 0.15), numbers, before)
+    assert then.splits[is_early].tolist() == first.splits.tolist()
+    assert then.parts[is_early].tolist() == first.parts.tolist()
+    other = kept_places(places_of(classes, 5, 0.15, 0.15), numbers, before, keeps_partitions=False)
+    assert other.splits[is_early].tolist() == first.splits.tolist()
+
+
+def test_what_is_labelled_late_has_its_share_of_each_split():
+    classes, is_early = np.arange(3000) % 3, np.arange(3000) // 100 % 2 == 0
+    first, numbers = places_of(classes[is_early], 1, 0.15, 0.15), np.arange(3000)
+    before = [TaskBlock(split, 0, 0, numbers[is_early][first.splits == k], 7) for k, split in enumerate(SPLITS)]
+    then = kept_places(places_of(classes, 1, 0.15, 0.15), numbers, before)
+    for code in range(3):
+        shares = np.bincount(then.splits[~is_early & (classes == code)], minlength=3) / 500
+        assert np.abs(shares - [0.7, 0.15, 0.15]).max() < 0.03
 
 
 @pytest.mark.parametrize("n_classes", [1, 3, 10])
