@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Any, ClassVar
 
@@ -60,6 +61,8 @@ def commands(context: click.Context, debug: bool) -> None:
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; turn errors of ours, the machine and the driver into one line each, on standard
     error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may know fewer letters than names have
+        sys.stdout.reconfigure(errors="backslashreplace")
     is_debug = "--debug" in (arguments if arguments is not None else sys.argv)
     try:
         commands.main(args=arguments, prog_name="easeml")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from easeml_db.errors import EasemlError
+from easeml_db.errors import EasemlError, InvalidArgument
 
 HINT = "easeml --debug COMMAND shows where."
 
@@ -15,6 +15,8 @@ def told_in_a_line(error: Exception) -> EasemlError | None:
         return error
     if isinstance(error, OSError):
         return _of_the_machine(error)
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":  # bytes of an argument
+        return InvalidArgument(f"expected text in UTF-8, got {error.object}", hint=HINT)
     driver = sys.modules.get("psycopg")  # a command that has not imported it had no error of it
     if driver is None or not isinstance(error, driver.Error):
         return None

@@ -13,6 +13,7 @@ from easeml_db.postgres.queries import queries
 
 Connection = psycopg.Connection[dict[str, Any]]
 Row = dict[str, Any]
+MOST_INTEGER = 2**31 - 1
 
 
 def rows(connection: Connection, name: str, **values: object) -> list[Row]:
@@ -40,7 +41,12 @@ def _call_of(
     parts: list[sql.Composable] = [sql.Placeholder()] * len(arguments)
     parts += [sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder()) for name in given]
     what = sql.SQL("{}({})").format(sql.Identifier("easeml", function), sql.SQL(", ").join(parts))
-    return what, [*arguments, *given.values()]
+    return what, [_untyped(value) for value in (*arguments, *given.values())]
+
+
+def _untyped(value: object) -> object:
+    """Return a number that no integer holds as text: the server says so, and not that there is no such function."""
+    return str(value) if isinstance(value, int) and abs(value) > MOST_INTEGER else value
 
 
 def run_or_newest(connection: Connection, run_id: int | None) -> int:

@@ -15,13 +15,10 @@ _children: list[subprocess.Popen[bytes]] = []
 
 def find_coordinator(folder: Path) -> int | None:
     """Return the process number of the running coordinator, None when there is none."""
-    path = _pid_file(folder)
-    if not path.exists():
-        return None
-    pid = int(path.read_text(encoding="utf-8") or 0)
     try:
+        pid = int(_pid_file(folder).read_text(encoding="utf-8"))
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
+    except (OSError, ValueError):
         return None
     return pid if b"coordinator" in words else None  # the number may be another process's by now
 

@@ -7,17 +7,26 @@ import json
 from pathlib import Path
 from typing import Any
 
-from easeml_db.errors import NotReady
+from easeml_db.errors import InvalidData, NotReady
 from easeml_db.local.own_entries import FACTS
 from easeml_db.local.private_files import write_private
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Return the stored facts. Raises NotReady before the first start."""
+    """Return the stored facts. Raises NotReady before the first start, InvalidData for a damaged file."""
     path = folder / FACTS
     if not path.exists():
         raise NotReady(f"there is no private server in {folder}", hint="Start one: easeml up")
-    facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        facts = error
+    if not isinstance(facts, dict):
+        raise InvalidData(
+            f"{path} is damaged: expected one JSON object",
+            hint='It says where the server\'s programs are, and its port: {"binaries": "/usr/lib/postgresql/15/bin",'
+            ' "port": 5433}.',
+        )
     return facts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from easeml_db import __version__
 from easeml_db.cli import SUBJECTS as SUBJECTS_OF_COMMANDS
 from easeml_db.cli import commands, main
 from easeml_db.cli.demo_subjects import STATEMENTS, SUBJECTS
+from easeml_db.cli.failures import told_in_a_line
 from easeml_db.cli.findings import (
     Environment,
     coordinator_finding,
@@ -44,7 +46,10 @@ from easeml_db.cli.run_snapshot import (
     telling_configs,
 )
 from easeml_db.cli.screen import screen
+from easeml_db.cli.statements import call
 from easeml_db.errors import InvalidArgument, NotFound, NotReady
+from easeml_db.local.coordinator_process import find_coordinator
+from easeml_db.local.facts_file import remember
 from easeml_db.local.processes import server_environment
 from easeml_db.report.wording import cost_text
 
@@ -557,3 +562,56 @@ def test_an_engine_that_there_is_not_is_refused_before_anything_is_installed() -
     done = CliRunner().invoke(commands, ["segments", "install", "nowhere", "--engine", "greenplm"])
     assert done.exit_code == 2
     assert "'greenplm' is not one of 'postgres', 'citus', 'greenplum'" in done.output
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "", "\xff"])
+def test_a_damaged_file_of_facts_is_told_in_a_line(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "easeml.json").write_text(text, encoding="latin-1")
+    with pytest.raises(SystemExit, match="1"):
+        main(["status", "--data", str(tmp_path)])
+    assert capsys.readouterr().err.startswith(f"easeml: {tmp_path / 'easeml.json'} is damaged")
+
+
+@pytest.mark.parametrize("text", ["", "x", "0"])
+def test_a_damaged_file_of_the_coordinators_number_names_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "coordinator.pid").write_text(text)
+    assert find_coordinator(tmp_path) is None
+
+
+def test_bytes_of_an_argument_that_are_no_text_are_told_in_a_line() -> None:
+    with pytest.raises(UnicodeEncodeError) as raised:
+        "d\udcff".encode()
+    told = told_in_a_line(raised.value)
+    assert told is not None
+    assert told.message == "expected text in UTF-8, got d\udcff"
+    with pytest.raises(UnicodeEncodeError) as raised:
+        "ü".encode("ascii")
+    assert told_in_a_line(raised.value) is None
+
+
+def test_letters_that_the_terminal_does_not_know_are_escaped(tmp_path: Path) -> None:
+    folder = tmp_path / "中"
+    folder.mkdir()
+    remember(folder, port=1)
+    command = [sys.executable, "-m", "easeml_db", "logs", "--data", str(folder)]
+    shown = subprocess.run(
+        command, cwd="/", env={**os.environ, "PYTHONIOENCODING": "latin-1"}, capture_output=True, text=True, check=True
+    )
+    assert "\\u4e2d/server.log" in shown.stdout
+
+
+def test_a_number_that_no_integer_holds_is_left_to_the_server() -> None:
+    asked: list[Any] = []
+
+    class Connection:
+        def execute(self, _: object, values: Any) -> Any:
+            asked.extend(values)
+            return self
+
+        def fetchone(self) -> None:
+            return None
+
+    call(Connection(), "select_models", "d", 2**31 - 1, max_epochs=2**31, is_new=True)  # type: ignore[arg-type]
+    assert asked == ["d", 2**31 - 1, str(2**31), True]
