@@ -14,8 +14,8 @@ import yaml
 TOP = {"name", "services", "volumes"}
 SERVICE = {
     "build", "cap_drop", "command", "depends_on", "environment", "healthcheck", "image", "mem_limit", "network_mode",
-    "ports", "profiles", "read_only", "restart", "security_opt", "shm_size", "stop_grace_period", "tmpfs", "user",
-    "volumes",
+    "ports", "profiles", "pull_policy", "read_only", "restart", "security_opt", "shm_size", "stop_grace_period",
+    "tmpfs", "user", "volumes",
 }  # fmt: skip
 BUILD = {"context", "dockerfile", "target", "args"}
 HEALTHCHECK = {"test", "interval", "timeout", "retries", "start_period"}

@@ -137,19 +137,32 @@ def test_a_service_is_of_the_image_and_has_no_more_rights_than_it_needs(project:
     told = service.told
     name = "easeml-db-citus" if project is CITUS else "easeml-db"
     assert told["image"] == f"{name}:{__version__}"
-    assert told["build"].get("target") == ("citus" if project is CITUS else None)
-    assert (
-        project.path.parent / told["build"]["context"] / told["build"]["dockerfile"]
-    ).resolve() == DOCKER / "Dockerfile"
-    arguments = {each.text.split("=")[0] for stage in DOCKERFILE.stages for each in stage.all_of("ARG")}
-    assert set(told["build"]["args"]) <= arguments
-    defaults = {each.text for stage in DOCKERFILE.stages for each in stage.all_of("ARG")}
-    assert {f"{name}={value}" for name, value in told["build"]["args"].items()} <= defaults
+    assert told["pull_policy"] == "never"
     assert told["read_only"] is True
     assert told["cap_drop"] == ["ALL"]
     assert told["security_opt"] == ["no-new-privileges:true"]
     assert told.get("user", "postgres") in users()
     assert not any("password" in key.lower() for key in service.environment)
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=FILES)
+def test_one_service_builds_the_image_before_any_other_needs_it(project: Project) -> None:
+    (builder,) = (service for service in project.services.values() if "build" in service.told)
+    assert {service.told["image"] for service in project.services.values()} == {builder.told["image"]}
+    assert all(builder.name in before(project, service) for service in project.services.values() if service != builder)
+    assert not builder.told.get("profiles")
+    build = builder.told["build"]
+    assert build.get("target") == ("citus" if project is CITUS else None)
+    assert (project.path.parent / build["context"] / build["dockerfile"]).resolve() == DOCKER / "Dockerfile"
+    arguments = {each.text.split("=")[0] for stage in DOCKERFILE.stages for each in stage.all_of("ARG")}
+    assert set(build["args"]) <= arguments
+    defaults = {each.text for stage in DOCKERFILE.stages for each in stage.all_of("ARG")}
+    assert {f"{name}={value}" for name, value in build["args"].items()} <= defaults
+
+
+def before(project: Project, service: Service) -> set[str]:
+    """The services that Compose starts before one, and so whenever somebody asks for that one alone."""
+    return {name for each in service.depends_on for name in {each} | before(project, project.services[each])}
 
 
 @pytest.mark.parametrize(("project", "service"), SERVICES)
