@@ -28,7 +28,8 @@ INTRODUCTION = """# Benchmarks
 Each section shows the last measurement of a benchmark in `benchmarks/`; `python benchmarks/run.py NAME --out docs`
 renews it. A ratio is the median over pairs. The sides of a pair take turns, so that both meet the same other load.
 The server is a private one as `easeml up` makes it, with its default settings (durable commits and all), on
-two slots of one thread each; a tenant packs the datasets under row-level security.
+two slots of one thread each; a tenant packs the datasets under row-level security. Plain PyTorch and
+LightGBM, in processes of the benchmark, have one thread and the allocator settings of a slot, which keep freed memory.
 """
 
 

@@ -1,6 +1,7 @@
-"""The other side of the comparisons: PyTorch written by hand, with everything in memory. No easeml in here.
+"""The other side of the comparisons: PyTorch written by hand, with everything in memory.
 
-The optimiser is the fused one, the fastest that PyTorch has on a CPU.
+The optimiser is the fused one, the fastest that PyTorch has on a CPU. Nothing of easeml is in here but the allocator's
+settings, so that both sides have the same.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+
+from easeml_plpy import memory
 
 ROWS_AT_ONCE = 1024
 
@@ -110,9 +113,15 @@ class PlainTrial:
 _data: dict[str, Any] = {}
 
 
-def load(path: str, networks: list[str]) -> None:
-    """Start of a process: one thread, all data in memory, PyTorch warm with these networks."""
+def be_as_a_slot() -> None:
+    """Have one thread, and the allocator of a slot: an earlier version of easeml has none of its own."""
     torch.set_num_threads(1)
+    getattr(memory, "keep_freed_memory", lambda: None)()
+
+
+def load(path: str, networks: list[str]) -> None:
+    """Start of a process: all data in memory, PyTorch warm with these networks."""
+    be_as_a_slot()
     _data.update(torch.load(path))
     inputs, targets = _data["train"]
     for name in networks:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plain_torch
 import psycopg
 import torch
 from psycopg.rows import dict_row
@@ -142,7 +143,7 @@ def private_server() -> Iterator[Embedded]:
 @contextmanager
 def opened(*, is_quick: bool) -> Iterator[Workload]:
     """A server with two slots of one thread each and a tenant; removed at the end."""
-    torch.set_num_threads(1)
+    plain_torch.be_as_a_slot()
     with private_server() as server:
         workload = Workload(server, is_quick)
         with workload.session("postgres") as session:

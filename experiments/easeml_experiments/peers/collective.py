@@ -24,6 +24,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from easeml_experiments.peers import record, training, workload
 from easeml_experiments.peers.record import Record
 from easeml_experiments.peers.wire import sent_bytes
+from easeml_plpy.memory import keep_freed_memory
 from easeml_plpy.trainers.joint_training import averaging_gradients
 from easeml_plpy.trainers.torch_trial import TorchTrial
 
@@ -55,6 +56,7 @@ def _run(folder: Path, method: str) -> Record:
 def _work(rank: int, folder: Path, method: str, scratch: Path) -> None:
     """A worker's life."""
     torch.set_num_threads(1)
+    keep_freed_memory()  # as slots do
     work = workload.load(folder)
     rendezvous = f"file://{scratch / 'rendezvous'}"
     torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=work.n_workers)

@@ -17,6 +17,7 @@ from easeml_experiments.peers import workload
 from easeml_experiments.peers.launch import in_own_session
 from easeml_experiments.peers.record import Record, from_outcomes
 from easeml_experiments.peers.training import Outcome, WholeTrial
+from easeml_plpy.memory import keep_freed_memory
 
 _held: dict[str, Any] = {}
 
@@ -38,8 +39,9 @@ def begin(folder: Path, method: str) -> int:
 
 
 def hold(folder: Path, method: str) -> int:
-    """Start of a process: one thread, all rows in memory; returns the bytes of those to train on."""
+    """Start of a process: a slot's thread and allocator, all rows in memory; returns the bytes of those to train on."""
     torch.set_num_threads(1)
+    keep_freed_memory()
     work = workload.load(folder)
     if method == "replay":
         parts = [workload.partition(folder, "train", number) for number in range(work.n_workers)]

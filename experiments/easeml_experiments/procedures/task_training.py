@@ -22,14 +22,16 @@ from easeml_experiments.procedures.search_history import Task, TaskResult
 from easeml_experiments.procedures.search_job import OneTrial, one_trial
 from easeml_plpy.architectures import architecture
 from easeml_plpy.errors import TrialFailed
+from easeml_plpy.memory import keep_freed_memory
 from easeml_plpy.trainers.torch_trial import TorchTrial
 
 _held: dict[str, Any] = {}
 
 
 def hold(folder: Path) -> None:
-    """Start of a process: one thread, all rows in memory."""
+    """Start of a process: a slot's thread and allocator, all rows in memory."""
     torch.set_num_threads(1)
+    keep_freed_memory()
     work = workload.load(folder)
     parts, validation = (
         [workload.partition(folder, split, number) for number in range(work.n_workers)]
