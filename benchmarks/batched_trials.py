@@ -12,12 +12,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 
 import plain_torch
-from measuring import Pairs, Row, seconds_of, take_turns
+from measuring import Pairs, Row, in_turn, seconds_of, take_turns
 from whole_run import saved
 from workload import N_PARTITIONS, N_SLOTS, Session, Slot, Workload, call_of, run_seconds, start_run
 
@@ -73,8 +74,8 @@ def _one_slot(workload: Workload, dataset: str) -> Iterator[Row]:
         first, second = (_trials(session, start_run(session, dataset, "mlp", BATCH_SIZE, **asked)) for _ in range(2))
         for step in range(2 * N_PARTITIONS * n_epochs):
             kind = unit_at(first[0], step).kind
-            theirs = sum(slot.call(order)[0] for order in _orders(session, first, step))
-            ours = _batch_seconds(slot, _orders(session, second, step))
+            orders, batch = _orders(session, first, step), _orders(session, second, step)
+            ours, theirs = in_turn(step, partial(_batch_seconds, slot, batch), partial(_each_seconds, slot, orders))
             if step >= 2 * N_PARTITIONS:  # the first epoch decodes rows and loads what is needed
                 pairs[kind].ours.append(ours)
                 pairs[kind].theirs.append(theirs)
@@ -103,6 +104,11 @@ def _orders(session: Session, trials: list[Trial], step: int) -> list[Order]:
     return [
         Order(unit, unit_seed(0, unit.trial_number, unit.epoch, unit.partition_number), 1, lease, 1) for unit in units
     ]
+
+
+def _each_seconds(slot: Slot, orders: list[Order]) -> float:
+    """Do all orders one after another; return the seconds of the CALLs."""
+    return sum(slot.call(order)[0] for order in orders)
 
 
 def _batch_seconds(slot: Slot, orders: list[Order]) -> float:

@@ -13,11 +13,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-from measuring import Row, seconds_of
+from measuring import Row, in_turn, seconds_of
 from workload import ANALYST, Workload
 
 from easeml_db.local.binaries import find_binaries
@@ -61,7 +62,8 @@ def measure(workload: Workload) -> Iterator[Row]:
             return _measured(lambda: subprocess.run(sides[side], check=True, stdout=subprocess.DEVNULL))
 
         turn("command"), turn("COPY")
-        turns = [{side: turn(side) for side in sides} for _ in range(workload.repeats(N_TURNS))]
+        asked = [partial(turn, side) for side in sides]
+        turns = [dict(zip(sides, in_turn(number, *asked), strict=True)) for number in range(workload.repeats(N_TURNS))]
     for side, name in (
         ("command", "easeml task feed / COPY"),
         ("plain", "COPY into a bare table / COPY"),

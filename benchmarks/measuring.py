@@ -7,7 +7,9 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,17 @@ class Pairs:
 def take_turns(n_pairs: int, ours: Callable[[], float], theirs: Callable[[], float]) -> Pairs:
     """Measure both by turns; each returns its own seconds."""
     pairs = Pairs([], [])
-    for _ in range(n_pairs):
-        pairs.ours.append(ours())
-        pairs.theirs.append(theirs())
+    for number in range(n_pairs):
+        for seconds, taken in zip((pairs.ours, pairs.theirs), in_turn(number, ours, theirs), strict=True):
+            seconds.append(taken)
     return pairs
+
+
+def in_turn(number: int, *sides: Callable[[], Result]) -> list[Result]:
+    """Do a round of all sides and return their results in the order of the sides.
+
+    Rounds of odd numbers begin with the last side: whatever comes second finds caches as the first has left them.
+    """
+    if number % 2 == 0:
+        return [side() for side in sides]
+    return [side() for side in reversed(sides)][::-1]

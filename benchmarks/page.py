@@ -26,7 +26,8 @@ HEADINGS = ("measure", "setting", "value", "target", "holds")
 INTRODUCTION = """# Benchmarks
 
 Each section shows the last measurement of a benchmark in `benchmarks/`; `python benchmarks/run.py NAME --out docs`
-renews it. A ratio is the median over pairs. The sides of a pair take turns, so that both meet the same other load.
+renews it. A ratio is the median over pairs. The sides of a pair take turns, so that both meet the same other load, and
+the one that went second goes first next time; until 28 November the same side always went first, except in hops.
 The server is a private one as `easeml up` makes it, with its default settings (durable commits and all), on
 two slots of one thread each; a tenant packs the datasets under row-level security. Plain PyTorch and
 LightGBM, in processes of the benchmark, have one thread and the allocator settings of a slot, which keep freed memory.

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
+from typing import Any
 
 import plain_torch
-from measuring import Pairs, Row, seconds_of
+from measuring import Pairs, Row, in_turn, seconds_of
 from workload import N_PARTITIONS, Life, Workload, start_run, tensors
+
+from easeml_db.coordinator.ports.messages import Order
 
 BATCH_SIZES = (32, 256)
 N_PAIRS = {"mlp": 24, "lenet": 8}
@@ -36,12 +39,25 @@ def _measure(workload: Workload, dataset: str, architecture: str, batch_size: in
         network = plain_torch.NETWORKS[architecture]()
         adam = plain_torch.optimizer(network, 1e-3)
         training, whole = Pairs([], []), Pairs([], [])
+
+        def turn(order: Order) -> tuple[dict[str, Any], float, float]:
+            """Return the result of the unit, the seconds of its CALL, and those of the other side."""
+
+            def ours() -> tuple[float, dict[str, Any]]:
+                return slot.call(order)
+
+            def theirs() -> tuple[float, dict[str, Any]]:
+                rows = parts[order.unit.partition_number]
+                return seconds_of(lambda: plain_torch.train(network, adam, *rows, batch_size, order.seed)), {}
+
+            (seconds, result), (plain, _) = in_turn(order.unit.epoch + order.unit.position, ours, theirs)
+            return result, seconds, plain
+
         for order in Life(session, run_id).orders():
-            seconds, result = slot.call(order)
             if order.unit.kind != "train":
+                slot.call(order)
                 continue
-            rows = parts[order.unit.partition_number]
-            plain = seconds_of(lambda: plain_torch.train(network, adam, *rows, batch_size, order.seed))  # noqa: B023
+            result, seconds, plain = turn(order)
             if order.unit.epoch > N_WARM_EPOCHS:
                 for pairs, ours in ((training, result["training_seconds"]), (whole, seconds)):
                     pairs.ours.append(ours)

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from measuring import Row
+from measuring import Row, take_turns
 from page import Measured, heading, ratio_text, renewed
 from paired import Side, _round, paired
 
@@ -79,6 +79,13 @@ def test_the_trees_take_turns_row_by_row_and_the_longer_one_is_measured_to_its_e
     assert [each.value for each in old] == [1.0, 2.0]
     assert [each.value for each in new] == [3.0, 4.0, 5.0]
     assert "".join(asked) == order
+
+
+def test_both_sides_of_a_pair_go_first_by_turns():
+    asked: list[str] = []
+    pairs = take_turns(3, lambda: asked.append("A") or len(asked), lambda: asked.append("B") or 10.0 * len(asked))
+    assert "".join(asked) == "ABBAAB"
+    assert (pairs.ours, pairs.theirs) == ([1, 4, 5], [20.0, 30.0, 60.0])
 
 
 def test_a_page_keeps_what_was_not_measured_again():
