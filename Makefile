@@ -28,8 +28,8 @@ help:
 	@echo 'make unit | lint | docs | clean'
 	@echo 'make benchmarks [BEFORE=clone] [QUICK=1]   measure this clone, or compare it with another by turns'
 
-# Something to do: no installed copy, or a source that is newer.
-OUTDATED = [ ! -e $(INSTALLED) ] || [ -n "$$(cd $(HERE) && find easeml_db plpy loaders reader experiments sql pyproject.toml docker/bootstrap.sh \
+# Something to do: no installed copy, a Python that is not the one that it was installed for, or a source that is newer.
+OUTDATED = [ ! -e $(INSTALLED) ] || ! $(BIN)/python -I -c 'import pip' 2>/dev/null || [ -n "$$(cd $(HERE) && find easeml_db plpy loaders reader experiments sql pyproject.toml docker/bootstrap.sh \
 	-type f -not -name '*.pyc' -not -name 'easeml--*.sql' -newer $(INSTALLED) -print -quit)" ]
 
 setup:

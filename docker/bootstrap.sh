@@ -59,15 +59,24 @@ install_packages() {
 # PL/Python embeds Debian's own Python, so the environment must come from the same interpreter.
 make_environment() {
     [ "$(id -u)" != 0 ] || check_owner
-    if [ ! -x "$venv/bin/pip" ]; then
+    # An upgrade of the distribution puts another Python under the environment, whose packages lie in a folder of the old one.
+    if ! "$venv/bin/python" -I -c 'import pip' 2>/dev/null; then
+        local made_by has
+        made_by=$(sed -n 's/^version *= *\([0-9]*\.[0-9]*\).*/\1/p' "$venv/pyvenv.cfg" 2>/dev/null || true)
+        has=$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
         echo "Creating the virtual environment $venv"
         mkdir -p "$(dirname "$venv")"
         [ "$(id -u)" != 0 ] || check_owner
-        /usr/bin/python3 -m venv "$venv"
+        if [ -n "$made_by" ] && [ "$made_by" != "$has" ]; then
+            echo "It was made by Python $made_by, and this system has $has: what is there is removed"
+            /usr/bin/python3 -m venv --clear "$venv"
+        else
+            /usr/bin/python3 -m venv "$venv"
+        fi
     fi
     local stamp="$venv/easeml-requirements"
     local wanted
-    wanted=$(cat "$clone/pyproject.toml" "$clone/experiments/pyproject.toml" | cksum)" $torch"
+    wanted=$(cat "$clone/pyproject.toml" "$clone/experiments/pyproject.toml" | cksum)" $torch "$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
     echo "Installing Python packages ($torch and the requirements of pyproject.toml)"
     "$venv/bin/pip" install --quiet "$torch" "hatchling>=1.25"

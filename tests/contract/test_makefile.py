@@ -6,11 +6,13 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 CLONE = Path(__file__).parents[2]
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"  # of /usr/bin/python3, too: PL/Python embeds it
 NAMES = ("clone", "a  b c", "anna's own", "a$b #c:d%e[f]")
 
 
@@ -68,8 +70,8 @@ def test_setup_works_again_only_after_a_change(tmp_path: Path, touched: str | No
     (venv / "bin").mkdir(parents=True)
     told = tmp_path / "told"
     for program in (clone / "docker" / "bootstrap.sh", venv / "bin" / "pip", venv / "bin" / "easeml"):
-        program.write_text(f'#!/bin/sh\necho "${{0##*/}}" >> {shlex.quote(str(told))}\n')
-        program.chmod(0o755)
+        script(program, f'echo "${{0##*/}}" >> {shlex.quote(str(told))}')
+    script(venv / "bin" / "python", "true")
     make = ["make", "-C", str(clone), f"VENV={venv}", "setup"]
     subprocess.run(make, check=True, capture_output=True)
     once = told.read_text().split()
@@ -80,3 +82,31 @@ def test_setup_works_again_only_after_a_change(tmp_path: Path, touched: str | No
         os.utime(clone / touched, (later, later))
     subprocess.run(make, check=True, capture_output=True)
     assert told.read_text().split() == once * (1 if touched is None else 2)
+    script(venv / "bin" / "python", "exit 1")  # as after an upgrade of the distribution
+    subprocess.run(make, check=True, capture_output=True)
+    assert told.read_text().split() == once * (2 if touched is None else 3)
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(("made_by", "is_kept"), [("3.1", False), (OWN, True)])
+def test_an_environment_of_another_python_is_made_anew(tmp_path: Path, made_by: str, is_kept: bool) -> None:
+    clone, venv = copied(tmp_path / NAMES[1]), tmp_path / "venv here"
+    (clone / "experiments").mkdir()
+    for project in (clone, clone / "experiments"):
+        (project / "pyproject.toml").touch()
+    bootstrap = [clone / "docker" / "bootstrap.sh", venv, "environment"]
+    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", venv], check=True)
+    told = f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {made_by}.2\n"
+    (venv / "pyvenv.cfg").write_text(told, encoding="utf-8")
+    (venv / "easeml-requirements").write_text("of then", encoding="utf-8")
+    (venv / "old").touch()
+    # No index: it ends where it would install packages.
+    offline = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+    done = subprocess.run(bootstrap, env=offline, capture_output=True, text=True, check=False)
+    assert "Installing Python packages" in done.stdout, done.stderr
+    assert (venv / "bin" / "pip").is_file()
+    assert (venv / "old").exists() == is_kept
