@@ -30,6 +30,8 @@ server_with_plpython() {
         awk '$1 >= 15' | sort -n | tail -n 1
 }
 
+cluster_defaults=/etc/postgresql-common/createcluster.conf
+
 install_packages() {
     local missing=()
     [ -n "$(server_with_plpython)" ] || missing+=(postgresql plpython3)
@@ -40,9 +42,10 @@ install_packages() {
     echo "Installing Debian packages for: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
     # Only the private cluster of easeml is wanted: keep the packages from creating and starting one of their own.
-    if [ ! -e /etc/postgresql-common/createcluster.conf ] && [ ! -d /etc/postgresql ]; then
-        as_root mkdir -p /etc/postgresql-common
-        echo "create_main_cluster = false" | as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
+    if [ ! -e "$cluster_defaults" ] && [ ! -d /etc/postgresql ]; then
+        trap 'as_root rm -f "$cluster_defaults"' EXIT
+        as_root mkdir -p "$(dirname "$cluster_defaults")"
+        echo "create_main_cluster = false" | as_root tee "$cluster_defaults" >/dev/null
     fi
     as_root apt-get update -qq
     local names=(python3-venv libgomp1)
@@ -54,6 +57,12 @@ install_packages() {
         names+=("postgresql-$version" "postgresql-plpython3-$version")
     fi
     as_root apt-get install -y -qq --no-install-recommends "${names[@]}" </dev/null
+    # Without that file of ours, with the package's own in its place: clusters of others are made as ever.
+    if [ -n "$(trap -p EXIT)" ]; then
+        trap - EXIT
+        as_root rm -f "$cluster_defaults"
+        [ ! -e "/usr/share/${cluster_defaults#/etc/}" ] || as_root cp "/usr/share/${cluster_defaults#/etc/}" "$cluster_defaults"
+    fi
 }
 
 # PL/Python embeds Debian's own Python, so the environment must come from the same interpreter.
