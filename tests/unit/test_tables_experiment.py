@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 from easeml_db.cli import commands
 from easeml_db.errors import InvalidArgument, NotReady
 from easeml_experiments import Options
-from easeml_experiments.tables import comparison, encoding, kept, scoring, sources
+from easeml_experiments.tables import comparison, encoding, experiment, kept, scoring, sources
 from easeml_experiments.tables.catalogue import TABLES
 from easeml_experiments.tables.loading import sql_type
 from easeml_experiments.tables.plan import plan_of
@@ -122,6 +123,52 @@ def test_a_rivals_result_holds_for_one_split_one_version_and_one_time(tmp_path: 
     folder.keep("wine", 0, "hgb", {**known, "version": "0.1"})
     assert not folder.holds("wine", 0, rival, SPLITS, 60.0)
     assert [each["by"] for each in folder.of("wine", 0)] == ["hgb"]
+
+
+def kept_cases(folder: Path, *, split: str, seconds: float) -> Options:
+    """Results of wine: ours, and rivals that had a split and, where they search, a time; the options that show them."""
+    results = kept.Kept(folder)
+    results.keep_split("wine", 0, SPLITS)
+    ours = {"split": digest_of(SPLITS), "arguments": {"seed": 0, "max_seconds": 60.0}}
+    known = {"score": 0.9, "standard_error": 0.1, "n_scored_rows": 1}
+    results.keep("wine", 0, "ours", {**known, **ours})
+    for by in ("rf", "lightgbm", "flaml"):
+        limits = {"seconds": seconds} if RIVALS[by].is_timed else {}
+        results.keep("wine", 0, by, {**known, "split": digest_of(SPLITS) if by == "rf" else split, **limits})
+    return Options(values={"only": "wine", "seeds": "0", "results": str(folder)})
+
+
+@pytest.mark.parametrize(
+    ("split", "seconds", "left_out"),
+    [
+        (digest_of(SPLITS), 60.0, {}),
+        (digest_of(SPLITS), 120.0, {"flaml": "had 120 s, ours 60"}),
+        ("older", 60.0, dict.fromkeys(("flaml", "lightgbm"), "had another split than ours")),
+    ],
+)
+def test_rivals_of_another_split_or_time_than_ours_are_named_and_not_compared(
+    tmp_path: Path, split: str, seconds: float, left_out: dict[str, str]
+) -> None:
+    options, lines = kept_cases(tmp_path, split=split, seconds=seconds), list[str]()
+    found = experiment.run(replace(options, say=lines.append))
+    row = found.tables["scores"][0]
+    assert {by for by in ("rf", "lightgbm", "flaml") if row[by] is None} == set(left_out)
+    assert {each["by"] for each in found.tables["results"]} == {"ours", "rf", "lightgbm", "flaml"} - set(left_out)
+    for text in (lines[0], found.why):
+        assert all(f"{by} on wine, seed 0, {objection}" in text for by, objection in left_out.items())
+        assert ("ot compared" in text) == bool(left_out)
+
+
+def test_ours_runs_again_where_a_run_that_was_cut_short_left_a_newer_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, ran = kept_cases(tmp_path, split="any", seconds=60.0), list[str]()
+    monkeypatch.setattr(experiment.Runner, "_run_ours", lambda self, table, seed: ran.append(table.name))
+    experiment.run(options)
+    assert ran == []
+    kept.Kept(tmp_path).keep_split("wine", 0, SPLITS[::-1])
+    experiment.run(options)
+    assert ran == ["wine"]
 
 
 def test_columns_get_the_sql_types_that_a_user_would_give() -> None:

@@ -84,8 +84,8 @@ def _target(name: str, rows: Mapping[str, Results]) -> Measure:
     return check(f"{name}, {table.metric}", setting, None, score.value, TARGETS[name])
 
 
-def why(results: Results) -> str:
-    """Say where ours loses, with what was measured."""
+def why(results: Results, left_out: Sequence[str] = ()) -> str:
+    """Say where ours loses, with what was measured, and which results were left out."""
     losses = [
         f"{row['table']} ({row['ours']:.4g} against {row['best']}'s {row[row['best']]:.4g})"
         if row["ours"] is not None
@@ -96,17 +96,21 @@ def why(results: Results) -> str:
     lost = f"Ours is behind on {', '.join(losses)}." if losses else "Ours is behind on no table that was compared."
     return (
         "No paper has these numbers: the rivals stand in the column of the tables. Each score is that of the dataset's"
-        f" own test rows, and rivals had the training and the validation rows. {lost}"
+        f" own test rows, and rivals had the training and the validation rows. {lost}{_not_compared(left_out)}"
     )
 
 
-def in_words(results: Results) -> str:
-    """Return the scores on one table in a line."""
+def _not_compared(left_out: Sequence[str]) -> str:
+    return f" Not compared, until --rivals or --again runs them anew: {'; '.join(left_out)}." if left_out else ""
+
+
+def in_words(results: Results, left_out: Sequence[str] = ()) -> str:
+    """Return the scores on one table in a line, and which results were left out."""
     parts = [
         f"{each['by']} failed: {each['failure']}" if "failure" in each else f"{each['by']} {each['score']:.4g}"
         for each in results
     ]
-    return ", ".join(parts) or "nothing was run"
+    return (", ".join(parts) or "nothing was run") + "".join(f"; not compared: {line}" for line in left_out)
 
 
 # Tables

@@ -9,16 +9,19 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from psycopg import sql
 
 from easeml_db.errors import TrialFailed
 from easeml_experiments.contract import Options, Result
 from easeml_experiments.experiment_server import ExperimentServer, Session, private_server
-from easeml_experiments.tables import comparison, loading, ours, splitting
+from easeml_experiments.tables import comparable, comparison, loading, ours, splitting
 from easeml_experiments.tables.kept import OURS, Kept
 from easeml_experiments.tables.plan import Plan, plan_of
 from easeml_experiments.tables.plots import plots
@@ -31,12 +34,15 @@ LOG_LINES = 15
 def run(options: Options) -> Result:
     """Run what is missing, compare all that is known."""
     plan = plan_of(options)
+    found: list[Mapping[str, Any]] = []
+    left_out: list[str] = []
     with _results_folder(options) as folder, Runner(plan, Kept(folder)) as runner:
         for table, seed in ((table, seed) for table in plan.tables for seed in plan.seeds):
             runner.run(table, seed)
-            options.say(f"{table.name}, seed {seed}: {comparison.in_words(list(runner.kept.of(table.name, seed)))}")
-        found = [each for table in plan.tables for seed in plan.seeds for each in runner.kept.of(table.name, seed)]
-    return Result(comparison.measures(found), comparison.why(found), comparison.tables(found), plots(found))
+            compared, objections = comparable.sifted(runner.kept.of(table.name, seed))
+            options.say(f"{table.name}, seed {seed}: {comparison.in_words(compared, objections)}")
+            found, left_out = [*found, *compared], [*left_out, *objections]
+    return Result(comparison.measures(found), comparison.why(found, left_out), comparison.tables(found), plots(found))
 
 
 @contextmanager
@@ -65,13 +71,18 @@ class Runner:
 
     def run(self, table: Table, seed: int) -> None:
         """Run what is missing of a table with a seed."""
-        known, splits = self.kept.result(table.name, seed, OURS), self.kept.split(table.name, seed)
-        if self.plan.has_ours and (self.plan.is_again or known is None):
+        splits = self.kept.split(table.name, seed)
+        if self.plan.has_ours and (self.plan.is_again or not self._has_ours(table, seed, splits)):
             self._run_ours(table, seed)
         elif splits is None:
             with self._loaded(table, seed):
                 pass  # which keeps the split
         self._run_rivals(table, seed)
+
+    def _has_ours(self, table: Table, seed: int, splits: NDArray[np.str_] | None) -> bool:
+        """Whether ours is known, and of the split that is kept: a run that was cut short may leave a newer one."""
+        known = self.kept.result(table.name, seed, OURS)
+        return known is not None and (splits is None or known["split"] == splitting.digest_of(splits))
 
     def _run_ours(self, table: Table, seed: int) -> None:
         with self._loaded(table, seed) as loaded:
