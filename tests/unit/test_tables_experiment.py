@@ -66,11 +66,21 @@ def result(table: str, by: str, score: float, *, seed: int = 0, **more: Any) -> 
     return {"table": table, "by": by, "seed": seed, "score": score, "standard_error": 10.0, **more}
 
 
+# The fit to all rows but those of the test takes longer than that to the training rows, whose score is the goal.
+FITTED = {"validation_score": 550.0, "validation_fit_seconds": 5.0, "fit_seconds": 8.0}
+
+
+def test_the_time_until_as_good_is_in_units_of_the_fit_that_set_the_goal() -> None:
+    ours = result("diamonds", "ours", 530.0, curve=[(8.0, 560.0), (20.0, 540.0)])
+    row = comparison.time_rows([ours, result("diamonds", "hgb", 540.0, **FITTED)])[0]
+    assert (row["goal"], row["seconds"], row["hgb_seconds"], row["slowdown"]) == (550.0, 20.0, 5.0, 3.0)
+
+
 def test_a_table_is_won_by_the_mean_of_its_seeds_against_the_best_default_and_flaml_only_ranks() -> None:
     results = [
         result("diamonds", "ours", 530.0, curve=[(8.0, 560.0), (20.0, 540.0)]),
         result("diamonds", "ours", 560.0, seed=1, curve=[(9.0, 560.0)]),
-        *(result("diamonds", "hgb", 540.0, seed=n, validation_score=550.0, fit_seconds=5.0) for n in (0, 1)),
+        *(result("diamonds", "hgb", 540.0, seed=n, **FITTED) for n in (0, 1)),
         result("diamonds", "rf", 600.0),
         result("diamonds", "lightgbm", 700.0),
         result("diamonds", "flaml", 500.0),
