@@ -135,7 +135,7 @@ def test_a_rivals_result_holds_for_one_split_one_version_and_one_time(tmp_path: 
     assert [each["by"] for each in folder.of("wine", 0)] == ["hgb"]
 
 
-def kept_cases(folder: Path, *, split: str, seconds: float) -> Options:
+def kept_cases(folder: Path, *, split: str, seconds: float, has_view: bool = True) -> Options:
     """Results of wine: ours, and rivals that had a split and, where they search, a time; the options that show them."""
     results = kept.Kept(folder)
     results.keep_split("wine", 0, SPLITS)
@@ -143,8 +143,9 @@ def kept_cases(folder: Path, *, split: str, seconds: float) -> Options:
     known = {"score": 0.9, "standard_error": 0.1, "n_scored_rows": 1}
     results.keep("wine", 0, "ours", {**known, **ours})
     for by in ("rf", "lightgbm", "flaml"):
-        limits = {"seconds": seconds} if RIVALS[by].is_timed else {}
-        results.keep("wine", 0, by, {**known, "split": digest_of(SPLITS) if by == "rf" else split, **limits})
+        more: dict[str, Any] = {"seconds": seconds} if RIVALS[by].is_timed else {}
+        more |= {"split": digest_of(SPLITS) if by == "rf" else split, "version": "1"}
+        results.keep("wine", 0, by, {**known, **more, **({"view": RIVALS[by].view} if has_view else {})})
     return Options(values={"only": "wine", "seeds": "0", "results": str(folder)})
 
 
@@ -167,6 +168,19 @@ def test_rivals_of_another_split_or_time_than_ours_are_named_and_not_compared(
     for text in (lines[0], found.why):
         assert all(f"{by} on wine, seed 0, {objection}" in text for by, objection in left_out.items())
         assert ("ot compared" in text) == bool(left_out)
+
+
+def test_flaml_with_codes_in_place_of_categories_runs_again_and_is_not_compared_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "version_of", lambda package: "1")
+    for has_view in (False, True):  # results from before they named their view, and newer ones
+        found = experiment.run(kept_cases(tmp_path, split=digest_of(SPLITS), seconds=60.0, has_view=has_view))
+        assert found.tables["scores"][0]["flaml"] == (0.9 if has_view else None)
+        assert found.tables["scores"][0]["lightgbm"] == 0.9
+        assert ("flaml on wine, seed 0, had its categories in another form" in found.why) is not has_view
+        holds = [kept.Kept(tmp_path).holds("wine", 0, RIVALS[by], SPLITS, 60.0) for by in ("lightgbm", "flaml")]
+        assert holds == [True, has_view]
 
 
 def test_ours_runs_again_where_a_run_that_was_cut_short_left_a_newer_split(

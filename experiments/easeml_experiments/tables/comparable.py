@@ -1,4 +1,4 @@
-"""Which results may stand beside ours: those of the same split and of the same time. Pure.
+"""Which results may stand beside ours: those of the same split and time, and of rows as the rival takes them now. Pure.
 
 Ours may have run again, on another split or for another time, since a rival did.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from easeml_experiments.tables.kept import OURS
+from easeml_experiments.tables.kept import OURS, has_its_view
 from easeml_experiments.tables.ours import DEFAULT_SECONDS
 from easeml_experiments.tables.rivals import RIVALS
 
@@ -32,12 +32,14 @@ def sifted(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
 
 
 def _objection(result: Result, ours: Result) -> str | None:
-    """Say what a rival had that ours had not, None where both had the same."""
+    """Say why a result may not stand beside ours, None where it may."""
     rival = RIVALS.get(result["by"])
     if rival is None:
         return None
     if result["split"] != ours["split"]:
         return "had another split than ours"
+    if not has_its_view(result, rival):
+        return "had its categories in another form"
     seconds = ours["arguments"].get("max_seconds", DEFAULT_SECONDS)
     if rival.is_timed and result["seconds"] != seconds:
         return f"had {result['seconds']:g} s, ours {seconds:g}"

@@ -1,6 +1,7 @@
 """Results as files: a folder for each table and seed, a file for its split, for each rival and for ours.
 
-A rival's result holds for one split, one version of its library and, where it searches for a time, for that time.
+A rival's result holds for one split, one form of the rows, one version of its library and, where it searches for a
+time, for that time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from easeml_experiments.tables.splitting import SPLITS, digest_of
 
 Result = dict[str, Any]
 OURS = "ours"
+EARLIER_VIEWS = {"flaml": "codes"}  # of results from before they named their view, where it was another one
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Kept:
         known = self.result(table, seed, rival.name)
         if known is None or known["split"] != digest_of(splits) or known["version"] != version_of(rival.package):
             return False
+        if not has_its_view(known, rival):
+            return False
         return not rival.is_timed or bool(known["seconds"] == seconds)
 
     def of(self, table: str, seed: int) -> Iterator[Result]:
@@ -76,6 +80,11 @@ class Kept:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidArgument(f"--results {self.folder}: {error.strerror or error}") from error
+
+
+def has_its_view(known: Mapping[str, Any], rival: Rival) -> bool:
+    """Say whether a rival's result is of the form in which the rival takes rows now."""
+    return bool(known.get("view", EARLIER_VIEWS.get(rival.name, rival.view)) == rival.view)
 
 
 def split_or_fail(kept: Kept, table: str, seed: int) -> NDArray[np.str_]:

@@ -97,7 +97,7 @@ RIVALS: dict[str, Rival] = {
         Rival("hgb", "HistGradientBoosting", "scikit-learn", "native", _boosting),
         Rival("rf", "RandomForest", "scikit-learn", "codes", _forest),
         Rival("lightgbm", "LightGBM", "lightgbm", "native", _lightgbm),
-        Rival("flaml", "FLAML", "flaml", "codes", _flaml, is_timed=True),
+        Rival("flaml", "FLAML", "flaml", "native", _flaml, is_timed=True),
         Rival("line", "TF-IDF and SGD", "scikit-learn", "plain", _line, for_texts=True),
     )
 }
@@ -117,7 +117,12 @@ def measure(
         return _fitted(rival, table, frame, (fit, scored), seed=seed, n_threads=n_threads, seconds=seconds)
 
     is_test = splits == "test"
-    result = {"rival": rival.name, "version": version_of(rival.package), **fitted(~is_test, is_test)}
+    result = {
+        "rival": rival.name,
+        "version": version_of(rival.package),
+        "view": rival.view,
+        **fitted(~is_test, is_test),
+    }
     if rival.name == "hgb":
         alone = [fitted(*masks) for masks in _validations(splits, seed)]
         result |= {
