@@ -17,6 +17,9 @@ from easeml_db.errors import EasemlError, NotFound
 from easeml_db.words.visible_text import visible_value
 
 MOST_BYTES = 32 << 20
+"""Of what is uploaded: files go to the disk."""
+MOST_FORM_BYTES, MOST_LOGIN_BYTES = 1 << 20, 1 << 14
+"""Of a form's other values, which fill the memory thirty times over once they are parsed, and of who has no key yet."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self';"
     " base-uri 'none'; frame-ancestors 'none'",
@@ -34,7 +37,7 @@ OPEN = frozenset({"login", "static"})
 def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> Flask:
     """Return the application."""
     app = Flask("easeml_db.console")
-    app.config["MAX_CONTENT_LENGTH"] = app.config["MAX_FORM_MEMORY_SIZE"] = MOST_BYTES
+    app.config["MAX_CONTENT_LENGTH"], app.config["MAX_FORM_MEMORY_SIZE"] = MOST_BYTES, MOST_FORM_BYTES
     app.jinja_env.filters.update(number=_number, moment=_moment)
     app.jinja_env.finalize = _shown
     logins, cookie = Logins(now), f"easeml_console_{settings.port}"
@@ -44,6 +47,8 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
     def _let_in() -> BaseResponse | None:
         if request.host not in settings.hosts:
             abort(421)
+        if request.mimetype != "multipart/form-data":  # of others the limit on forms bounds nothing
+            request.max_content_length = MOST_FORM_BYTES
         g.login = logins.of(request.cookies.get(cookie))
         if request.endpoint in OPEN:
             return None
@@ -59,6 +64,7 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
 
     @app.route("/login", methods=["GET", "POST"])
     def login() -> BaseResponse | str | tuple[str, int]:
+        request.max_content_length = request.max_form_memory_size = MOST_LOGIN_BYTES
         key = request.values.get("key")
         if not is_same(key, settings.key):
             return render_template("closed.html"), 403

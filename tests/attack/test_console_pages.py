@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from flask.testing import FlaskClient
 from PIL import Image
+from werkzeug.datastructures import FileStorage
+from werkzeug.test import encode_multipart
 
-from easeml_db.console.app import make_app
+from easeml_db.console.app import MOST_FORM_BYTES, MOST_LOGIN_BYTES, make_app
 from easeml_db.console.settings import Settings
 
 if TYPE_CHECKING:
@@ -83,3 +85,29 @@ def test_json_that_nests_very_deep_is_an_error_of_the_form(module_database: Sess
     answer = pages.post(place, data={"form_token": form_token(pages.get(place).text), "input": "[" * 100_000})
     assert answer.status_code == 400
     assert "nested too deep" in answer.text
+
+
+def test_a_form_larger_than_any_page_sends_is_refused_before_it_is_parsed(
+    module_database: Session, pages: FlaskClient
+) -> None:
+    place = f"/tasks/{number(module_database, EVIL)}/infer"
+    told = {"form_token": form_token(pages.get(place).text), "input": "[" + "[]," * (MOST_FORM_BYTES // 3) + "[]]"}
+    assert pages.post(place, data=told).status_code == 413
+    assert posted_parts(pages, place, told) == 413
+    picture = FileStorage(io.BytesIO(bytes(2 * MOST_FORM_BYTES)), "x.png")
+    assert posted_parts(pages, place, {"form_token": told["form_token"], "picture": picture}) == 400, (
+        "files may be larger"
+    )
+
+
+def posted_parts(pages: FlaskClient, place: str, told: dict[str, Any]) -> int:
+    boundary, body = encode_multipart(told)
+    return pages.post(place, data=body, content_type=f"multipart/form-data; boundary={boundary}").status_code
+
+
+@pytest.mark.parametrize("way", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+def test_who_has_no_key_has_nothing_parsed(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    client = make_app(Settings("", port=80)).test_client()
+    monkeypatch.setattr("werkzeug.formparser.FormDataParser.parse", lambda *given: pytest.fail("it was parsed"))
+    assert client.post("/login", data=b"a&" * MOST_LOGIN_BYTES, content_type=way).status_code == 413
+    assert client.post("/tasks/1/infer", data=b"a&" * MOST_LOGIN_BYTES, content_type=way).status_code == 302
