@@ -89,8 +89,8 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
 def _enter(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | tuple[str, int]:
     """Log a role in: the server itself says whether its password is right."""
     role = request.form.get("role", "")
-    dsn = dsn_of_role(settings.dsn, role, request.form.get("password", ""))
     try:
+        dsn = dsn_of_role(settings.dsn, role, request.form.get("password", ""))
         with connected(dsn) as connection:
             connection.execute("SELECT easeml.version()")
     except EasemlError as error:

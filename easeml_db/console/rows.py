@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,10 @@ from easeml_db.postgres.queries import queries
 Connection = psycopg.Connection[dict[str, Any]]
 Row = dict[str, Any]
 NO_FILE = "/dev/null/none"
-"""No password file: the driver would read that of the console's owner."""
+"""No password file and no certificate: the driver would read those in the home of the console's owner."""
+OWN_NOTHING = {"passfile": NO_FILE, "sslcert": NO_FILE, "sslkey": NO_FILE, "gssencmode": "disable"}
+NO_TICKETS = {"require_auth": "!gss,!sspi"} if psycopg.pq.version() >= 160_000 else {}
+"""Of Kerberos, with which a server would take every user for the owner; older drivers cannot say so."""
 STATEMENT_TIMEOUT = "20s"
 OF_OTHERS = ("user", "password", "passfile", "sslcert", "sslkey", "service", "options")
 """Settings of a connection string that would let a role in without its own password, or change what it does."""
@@ -41,10 +45,17 @@ def check_dsn(dsn: str) -> None:
 
 
 def dsn_of_role(dsn: str, role: str, password: str) -> str:
-    """Return the connection string with which a role logs in, without anything that would authenticate another role."""
+    """Return the connection string with which a role logs in, without anything that would authenticate another role.
+
+    Raises InvalidArgument where the driver would take another role than was given: for none that of the operating
+    system's user, and of a text only what comes before a NUL, which drops all settings that follow, too.
+    """
+    if not role or "\0" in role + password:
+        raise InvalidArgument("expected the name of a role, and no NUL in it or in the password")
     given = {name: value for name, value in conninfo_to_dict(dsn).items() if name not in OF_OTHERS}
-    own = {"user": role, "passfile": NO_FILE, **({"password": password} if password else {})}
-    return make_conninfo(**{**given, **own})  # type: ignore[arg-type]
+    tickets = {} if "PGREQUIREAUTH" in os.environ else NO_TICKETS  # an owner who demands something may demand more
+    own = {"user": role, **OWN_NOTHING, **({"password": password} if password else {})}
+    return make_conninfo(**{**tickets, **given, **own})  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict
 
 from easeml_db.cli.console import console
+from easeml_db.console.app import make_app
 from easeml_db.console.curves import MOST_LINES, chart_of
 from easeml_db.console.inputs import example_input
 from easeml_db.console.logins import IDLE_SECONDS, MOST_FAILURES, MOST_LOGINS, Logins, is_same
-from easeml_db.console.rows import dsn_of_role
+from easeml_db.console.rows import NO_FILE, NO_TICKETS, dsn_of_role
 from easeml_db.console.settings import Settings
 from easeml_db.errors import InvalidArgument
 
@@ -144,9 +145,23 @@ def test_a_role_gets_nothing_that_lets_somebody_else_in() -> None:
     given = conninfo_to_dict(dsn_of_role(own, "ada 'x' dbname=other", "pass word"))
     assert given == {
         "host": "/run", "port": "5", "dbname": "d", "user": "ada 'x' dbname=other", "password": "pass word",
-        "passfile": "/dev/null/none",
+        "passfile": NO_FILE, "sslcert": NO_FILE, "sslkey": NO_FILE, "gssencmode": "disable", **NO_TICKETS,
     }  # fmt: skip
+    assert conninfo_to_dict(dsn_of_role(own + " require_auth=md5", "ada", ""))["require_auth"] == "md5"
     assert "password" not in conninfo_to_dict(dsn_of_role(own, "ada", ""))
+
+
+@pytest.mark.parametrize(
+    ("role", "password"), [("", "x"), ("\0", "x"), ("boss\0", "x"), ("boss", "\0"), ("boss", "x\0")]
+)
+def test_a_role_that_the_driver_would_take_for_another_is_refused(role: str, password: str) -> None:
+    with pytest.raises(InvalidArgument, match="expected the name of a role, and no NUL"):
+        dsn_of_role("host=/run dbname=d", role, password)
+    settings = Settings("host=/nowhere", port=80)
+    told = {"key": settings.key, "role": role, "password": password}
+    answer = make_app(settings).test_client().post("/login", data=told)
+    assert answer.status_code == 403
+    assert "expected the name of a role" in answer.text
 
 
 def row(trial: int, epoch: int, seconds: float | None, value: float | None) -> dict[str, Any]:
