@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from .tokens import ANALYZERS, MOST_TOKENS, N_HASHES
 from .trainers.ensemble import names_of
 from .trainers.tree_texts import check_trees
 from .value_types import Array
+from .views.combined import parts_of
 
 MOST_NUMBERS = 1 << 22
 """Of an encoded row."""
@@ -105,7 +107,7 @@ def _encoder(told: Mapping[str, Any]) -> Encoder:
     return encoder
 
 
-def _with_numbers(document: object) -> object:
+def _with_numbers(document: object) -> Any:
     """Return a document whose numbers are all floats: jsonb writes 1.5e18 as an integer, with other last digits."""
     return json.loads(json.dumps(document), parse_int=float)
 
@@ -187,10 +189,19 @@ def _check_state(chosen: Architecture, config: Mapping[str, Any], data: Dataset,
             _demand(own.entry_point is None, f"{own.name} is a registered architecture, which no file may name")
             _demand(_is_number(member["weight"]) and _is_count(member["start"]), "a member has no weight")
             _demand(member["task"].get("n_folds", 0) == task.n_folds, "a member has other folds than its rows")
+            _check_place(member, data, own.view)
             _check_state(own, member["config"], data, payload)
     elif chosen.trainer == "boosting":
         for payload in _payloads(state) if task.n_folds else [state]:
             _check_boosters(chosen, config, task, payload)
+
+
+def _check_place(member: Mapping[str, Any], data: Dataset, view: str) -> None:
+    """Refuse a member of other rows than those of the encoder: it would be built as large as it says."""
+    told, expected = _with_numbers(member["task"]), _with_numbers(asdict(data.task(view)))
+    _demand({**expected, **told} == expected, "a member has another task than its rows")
+    starts = {part.view.name: part.start for part in parts_of(data.encoder)}
+    _demand(member["start"] == starts.get(data.view(view).name), "a member begins elsewhere than its view")
 
 
 def _check_boosters(chosen: Architecture, config: Mapping[str, Any], task: Task, state: bytes) -> None:

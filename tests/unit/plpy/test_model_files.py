@@ -168,6 +168,36 @@ def test_an_ensemble_answers_from_a_file_and_has_no_ensemble_in_it() -> None:
         restored(ensemble_file(nested=True))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": {"input_shape": [2**27]}}, "another task than its rows"),
+        ({"task": {"n_outputs": 10**9}}, "another task than its rows"),
+        ({"task": {"layout": []}}, "another task than its rows"),
+        ({"task": {"more": 1}}, "another task than its rows"),
+        ({"start": 1}, "begins elsewhere"),
+        ({"start": True}, "has no weight"),
+    ],
+)
+def test_a_member_is_built_for_the_rows_of_the_encoder_and_no_others(change: dict[str, Any], message: str) -> None:
+    file = ensemble_file()
+    state = checkpoint.load(file.state)
+    first, *others = state.read("members", list)
+    forged = {**first, **change, "task": {**first["task"], **change.get("task", {})}}
+    again = checkpoint.dump(state.tensors, {**state.attributes, "members": [forged, *others]})
+    with pytest.raises(InvalidData, match=message):
+        restored(replace(file, state=again))
+
+
+def test_members_of_an_older_version_say_less_of_their_tasks() -> None:
+    file = ensemble_file()
+    state = checkpoint.load(file.state)
+    members = state.read("members", list)
+    for member in members:
+        del member["task"]["output_objects"]
+    assert restored(replace(file, state=checkpoint.dump(state.tensors, {**state.attributes, "members": members})))
+
+
 def committee_file(name: str, n_folds: int = 2, states: Sequence[bytes] = ()) -> ModelFile:
     """A file of a trial on a dataset with folds: a state for each."""
     data, chosen = Dataset(replace(encoder_of(LABELS), n_folds=n_folds)), architecture(name)
