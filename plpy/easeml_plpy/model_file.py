@@ -97,7 +97,7 @@ def _check_size(n_bytes: int) -> None:
         raise InvalidData("expected a file that easeml export has written, got one of 0 bytes", hint=_HINT)
     if n_bytes > MOST_BYTES:
         raise InvalidData(
-            f"expected a file of at most {MOST_BYTES} bytes, got {n_bytes}", hint="Train it here instead."
+            f"expected a file of at most {MOST_BYTES} bytes, got a larger one", hint="Train it here instead."
         )
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from easeml_plpy.encoder import LabelTarget
 from easeml_plpy.errors import InvalidArgument
 from easeml_plpy.model_checks import restored
-from easeml_plpy.model_file import ModelDocument, ModelFile
+from easeml_plpy.model_file import MOST_BYTES, ModelDocument, ModelFile
 from easeml_plpy.prediction import ROWS_AT_ONCE, outputs_of
 from easeml_plpy.row_values import fields_from_rows
 
@@ -78,4 +78,6 @@ def check_rows(rows: object) -> None:
 
 def load(path: str | PathLike[str]) -> Model:
     """Read a file that `easeml export` has written. Raises InvalidData, VersionMismatch, CorruptCheckpoint."""
-    return Model(ModelFile.from_bytes(Path(path).read_bytes()))
+    with Path(path).open("rb") as file:
+        contents = file.read(MOST_BYTES + 1)
+    return Model(ModelFile.from_bytes(contents))

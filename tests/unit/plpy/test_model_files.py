@@ -289,6 +289,14 @@ def test_something_else_is_refused(contents: bytes, message: str) -> None:
         ModelFile.from_bytes(contents)
 
 
+def test_of_a_file_that_is_too_large_no_more_is_read_than_shows_it(tmp_path: Path) -> None:
+    path = tmp_path / "large.safetensors"
+    with path.open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(InvalidData, match="expected a file of at most"):
+        easeml_model.load(path)
+
+
 def rewritten(file: ModelFile, change: Callable[[dict[str, Any]], None]) -> bytes:
     """The file with another document and a digest that fits it, as somebody would make one up."""
     told = json.loads(json.dumps(asdict(file.document)))
