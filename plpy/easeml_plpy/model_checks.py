@@ -25,7 +25,6 @@ from .encoder import Encoder, Field, LabelTarget, NumericField, TensorField, Ten
 from .encoding import encoded_shape, encoded_width
 from .errors import CorruptCheckpoint, EasemlError, InvalidData
 from .knots import n_positions
-from .live_trials import resumed_trial
 from .metrics import METRICS
 from .model_file import ModelDocument, ModelFile
 from .prediction import outputs_of
@@ -35,6 +34,7 @@ from .source_texts import ALL_CATEGORIES
 from .target_statistics import N_FOLDS
 from .task import MAX_RANK, Task
 from .tokens import ANALYZERS, MOST_TOKENS, N_HASHES
+from .trainers import answering_trial
 from .trainers.ensemble import names_of
 from .trainers.tree_texts import check_trees
 from .value_types import Array
@@ -60,7 +60,7 @@ def restored(file: ModelFile) -> Served:
     try:
         with within_memory():
             _check_state(chosen, document.config, data, file.state)
-            live = resumed_trial(chosen.name, document.config, data.task(chosen.view), file.state)
+            live = answering_trial(chosen, document.config, data.task(chosen.view), file.state)
             served = Served(data, chosen.view, live, 0, len(file.state))
             outputs = outputs_of(served, [_blank(field) for field in data.encoder.inputs])
     except EasemlError:

@@ -29,7 +29,7 @@ from easeml_plpy.model_checks import restored
 from easeml_plpy.model_file import MOST_BYTES, ModelDocument, ModelFile
 from easeml_plpy.prediction import outputs_of
 from easeml_plpy.row_values import fields_from_rows
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import answering_trial, trainer_for
 from easeml_plpy.trainers.boosters import END_OF_TREES
 from easeml_plpy.trainers.contract import Blueprint, state_header
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
@@ -111,11 +111,11 @@ def file_of(name: str, target: Target, state: bytes, config: Mapping[str, Any] |
 
 
 def answers_of(name: str, target: Target, state: bytes, config: Mapping[str, Any]) -> Array:
-    """What the trial says by itself, without a file."""
+    """What the trial says by itself, without a file, where the server answers with it (serving.py)."""
     data, chosen = Dataset(encoder_of(target)), architecture(name)
-    live = trainer_for(chosen.trainer).resume(chosen, config, data.task(chosen.view), state)
+    live = answering_trial(chosen, config, data.task(chosen.view), state)
     fields = fields_from_rows(data.encoder, rows_of())
-    return data.raw(live.outputs(torch.from_numpy(data.encode(chosen.view, fields))))
+    return data.raw(live.outputs(data.encode(chosen.view, fields)))
 
 
 @pytest.mark.parametrize(("name", "target"), CASES)
