@@ -28,9 +28,16 @@ def shown(value: JSON) -> str:
     long.
     """
     if isinstance(value, str | int | float) and not isinstance(value, bool):
-        return reprlib.repr(value)
+        return _in_python(value)
     try:
         text = json.dumps(value, ensure_ascii=False)
-    except ValueError:  # a number with more digits than Python writes
-        return reprlib.repr(value)
+    except (RecursionError, TypeError, ValueError):  # what JSON cannot say: a date or a set that Python's users gave
+        return _in_python(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 20]}...{text[-17:]}"
+
+
+def _in_python(value: object) -> str:
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # a number with more digits than Python writes
+        return f"{type(value).__name__} of very many digits"

@@ -10,12 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from easeml_plpy.encoder import LabelTarget
-from easeml_plpy.errors import InvalidArgument
+from easeml_plpy.encoder import Encoder, LabelTarget
+from easeml_plpy.errors import InvalidArgument, ShapeMismatch
 from easeml_plpy.model_checks import restored
 from easeml_plpy.model_file import MOST_BYTES, ModelDocument, ModelFile
 from easeml_plpy.prediction import ROWS_AT_ONCE, outputs_of
 from easeml_plpy.row_values import fields_from_rows
+from easeml_plpy.value_types import Array
 
 Row: TypeAlias = Mapping[str, Any]
 """Values by column as JSON has them: texts, numbers, booleans, lists, None; times as text in ISO 8601."""
@@ -47,7 +48,7 @@ class Model:
         check_rows(rows)
         pages = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
         encoder = self._served.data.encoder
-        parts = [outputs_of(self._served, fields_from_rows(encoder, page)) for page in pages]
+        parts = [outputs_of(self._served, _fields(encoder, page)) for page in pages]
         return np.concatenate(parts) if parts else np.empty((0, len(self.labels or [0])))
 
     def predict(self, rows: Sequence[Row]) -> list[str] | list[float]:
@@ -74,6 +75,17 @@ def check_rows(rows: object) -> None:
             f"rows: expected a list of rows, each a dict by column, got {got}",
             hint="For one row [row], for a pandas table table.to_dict('records').",
         )
+
+
+def _fields(encoder: Encoder, rows: Sequence[Row]) -> list[Array]:
+    """Make fields of rows, which Python's users may give values that JSON does not have. Raises ShapeMismatch."""
+    try:
+        return fields_from_rows(encoder, rows)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ShapeMismatch(
+            f"rows: expected values as JSON has them: {error}",
+            hint="Give texts, numbers, booleans, lists and None; times as text in ISO 8601.",
+        ) from error
 
 
 def load(path: str | PathLike[str]) -> Model:

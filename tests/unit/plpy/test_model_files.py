@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,14 @@ from easeml_plpy.coded_fields import CategoricalField
 from easeml_plpy.datasets import Dataset
 from easeml_plpy.encoder import Encoder, LabelTarget, NumberTarget, NumericField, Target, TensorField
 from easeml_plpy.encoding import encoded_shape
-from easeml_plpy.errors import CorruptCheckpoint, EasemlError, InvalidArgument, InvalidData, VersionMismatch
+from easeml_plpy.errors import (
+    CorruptCheckpoint,
+    EasemlError,
+    InvalidArgument,
+    InvalidData,
+    ShapeMismatch,
+    VersionMismatch,
+)
 from easeml_plpy.model_checks import restored
 from easeml_plpy.model_file import MOST_BYTES, ModelDocument, ModelFile
 from easeml_plpy.prediction import outputs_of
@@ -141,6 +149,22 @@ def test_what_are_no_rows_is_told_from_rows(rows: Any) -> None:
     with pytest.raises(InvalidArgument, match="rows: expected a list of rows, each a dict by column, got ") as refused:
         model.predict(rows)
     assert "to_dict('records')" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("column", ["size", "age", "color"])
+@pytest.mark.parametrize(
+    "value",
+    [date(2030, 1, 2), b"red", {1, 2}, frozenset({1}), object(), 10**5000, [10**5000], {"a": 10**5000}, "\ud800", 1j],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_that_no_json_has_are_refused_or_are_another_category(column: str, value: Any) -> None:
+    model = easeml_model.Model(file_of("linear", LABELS, trained("linear", LABELS)))
+    row = {"size": 1.0, "age": 2, "color": "red", column: value}
+    if column == "color" and not isinstance(value, set | int | list | dict):
+        assert model.predict([row]) == model.predict([row | {"color": "odd"}])
+        return
+    with pytest.raises(ShapeMismatch, match=f"input '{column}': expected |rows: expected values as JSON"):
+        model.predict([row])
 
 
 def ensemble_file(*, nested: bool = False) -> ModelFile:
