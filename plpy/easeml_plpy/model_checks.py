@@ -36,6 +36,7 @@ from .task import MAX_RANK, Task
 from .tokens import ANALYZERS, MOST_TOKENS, N_HASHES
 from .trainers import answering_trial
 from .trainers.ensemble import names_of
+from .trainers.lightgbm_library import LightGBMFailure
 from .trainers.tree_texts import check_trees
 from .value_types import Array
 from .views.combined import parts_of
@@ -45,7 +46,7 @@ MOST_NUMBERS = 1 << 22
 MOST_EPOCHS = 1_000_000
 MOST_FOLDS = 20
 MEASURED = frozenset({*METRICS, "n_rows", "metric_value", "n_classes", "metric_error"})
-BROKEN = (AttributeError, IndexError, KeyError, OverflowError, RuntimeError, TypeError, ValueError)
+BROKEN = (AttributeError, LightGBMFailure, LookupError, OverflowError, RuntimeError, TypeError, ValueError)
 """What reading something else than what was expected ends in."""
 HINT = "Export the trial again where it was trained."
 

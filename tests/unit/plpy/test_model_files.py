@@ -41,7 +41,7 @@ from easeml_plpy.trainers import answering_trial, trainer_for
 from easeml_plpy.trainers.boosters import END_OF_TREES
 from easeml_plpy.trainers.contract import Blueprint, state_header
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
-from easeml_plpy.trainers.lightgbm_library import CONTRIBUTIONS, GrownTrees
+from easeml_plpy.trainers.lightgbm_library import CONTRIBUTIONS, GrownTrees, LightGBMFailure
 from easeml_plpy.trainers.tree_texts import check_trees
 from easeml_plpy.value_types import Array
 from easeml_plpy.views.combined import parts_of
@@ -495,6 +495,15 @@ def test_trees_that_lead_elsewhere_are_refused(name: str, words: Callable[[list[
         text = changed(name, words)
     with pytest.raises(CorruptCheckpoint):
         check_trees(text, 3, 1)
+
+
+def test_trees_that_the_library_refuses_to_answer_with_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> Array:
+        raise LightGBMFailure("The number of features in data (3) is not the same as it was in training data (2)")
+
+    monkeypatch.setattr(GrownTrees, "sums", refuse)
+    with pytest.raises(CorruptCheckpoint, match="not one of its architecture"):
+        restored(file_of("lightgbm", LABELS, trained("lightgbm", LABELS)))
 
 
 def test_trees_as_they_were_grown_are_accepted() -> None:
