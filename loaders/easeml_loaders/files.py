@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from lzma import LZMAError
 from pathlib import Path
 from typing import IO, AnyStr
 from zipfile import BadZipFile
@@ -28,7 +29,7 @@ def reading(path: Path) -> Iterator[None]:
     """Turn failures to open, read or unpack `path` into one-line errors that name it."""
     try:
         yield
-    except (gzip.BadGzipFile, BadZipFile, zlib.error, EOFError) as error:
+    except (gzip.BadGzipFile, BadZipFile, zlib.error, LZMAError, EOFError) as error:
         raise InvalidData(f"{path}: damaged or cut off: {error}") from error
     except MemoryError as error:
         raise InvalidData(f"{path}: reading it takes more memory than there is") from error

@@ -99,7 +99,7 @@ def stored_arrays(path: Path) -> dict[str, StoredArray]:
         is_zip = file.read(2) == b"PK"
     if not is_zip:
         return {path.stem: _described(path.stem, lambda: opened(path), path, most_bytes(path))}
-    with reading(path), ZipFile(path) as archive:
+    with _archive(path) as archive:
         members = archive.infolist()
     return {name: _described(name, open_member, path, most) for name, open_member, most in _openers(path, members)}
 
@@ -115,8 +115,29 @@ def _openers(
 
 @contextmanager
 def _opened_member(path: Path, member: str) -> Iterator[IO[bytes]]:
-    with reading(path), ZipFile(path) as archive, archive.open(member) as stream:
+    with _archive(path) as archive, _unpacked(archive, member, path) as stream:
         yield stream
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[ZipFile]:
+    with reading(path):
+        try:
+            archive = ZipFile(path)
+        except (NotImplementedError, UnicodeDecodeError) as error:
+            raise InvalidData(f"{path}: no archive that can be read: {error}") from error
+        with archive:
+            yield archive
+
+
+def _unpacked(archive: ZipFile, member: str, path: Path) -> IO[bytes]:
+    try:
+        return archive.open(member)
+    except RuntimeError as error:  # encrypted, or packed in a way that Python does not know
+        raise InvalidData(
+            f"{path}: {member!r} cannot be unpacked: {_first_line(error)}",
+            hint="Save it again with numpy.savez or numpy.savez_compressed.",
+        ) from error
 
 
 def _described(
@@ -226,12 +247,21 @@ def _blocks(array: StoredArray, step: int, stack: ExitStack, path: Path) -> Iter
 
 def _values(column: Column, block: NDArray[Any], path: Path) -> Values:
     if block.dtype.kind == "U":
-        return Values(np.char.encode(block, "utf-8"))
+        return Values(_encoded(column, block, path))
     if block.dtype.kind == "S":
         _check_utf8(column, block, path)
     if column.element == "bytea":
         return Values(block.reshape(len(block), -1))
     return Values(block)
+
+
+def _encoded(column: Column, block: NDArray[Any], path: Path) -> NDArray[Any]:
+    try:
+        encoded = np.char.encode(block, "utf-8")
+        np.char.decode(encoded, "utf-8")  # numbers that are no characters may have been encoded
+        return encoded
+    except (SystemError, UnicodeError) as error:  # the former for one such number alone
+        raise InvalidData(f"{path}: array {column.name!r} holds text that is no Unicode: {error}") from error
 
 
 def _check_utf8(column: Column, block: NDArray[Any], path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,42 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.npz").write_bytes(content)
     with pytest.raises(InvalidData):
         numpy_source(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("code", [0xD800, 0x110000, 0x7FFFFFFF, 0xFFFFFFFF])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("n_characters", [1, 3, 9])
+def test_text_that_is_no_unicode_is_refused(tmp_path: Path, code: int, order: str, n_characters: int) -> None:
+    codes = np.full((2, n_characters), 0x61, f"{order}u4")
+    codes[1, n_characters // 2] = code
+    made = numpy_source(saved(tmp_path, x=codes.view(f"{order}U{n_characters}")[:, 0]))
+    with pytest.raises(InvalidData, match="array 'x' holds text that is no Unicode"):
+        list(made.chunks())
+
+
+def test_an_archive_whose_members_cannot_be_unpacked_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("x.npy", npy_bytes(np.arange(999)))
+    whole = path.read_bytes()
+    directory = whole.index(b"PK\x01\x02")
+    for place, value, message in (
+        (60, 255, "damaged"), (directory + 8, 1, "'x.npy' cannot be unpacked"), (directory + 6, 99, "no archive"),
+        (directory + 10, 97, "'x.npy' cannot be unpacked"), (directory + 46, 255, "no archive"),
+    ):  # fmt: skip
+        changed = bytearray(whole)
+        changed[place] = value
+        if value == 255 and place > directory:
+            changed[directory + 9] |= 8  # its name is said to be UTF-8
+        path.write_bytes(changed)
+        with pytest.raises(InvalidData, match=message):
+            list(numpy_source(path).chunks())
+
+
+def npy_bytes(array: NDArray[Any]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
 
 
 def test_archive_without_arrays_is_refused(tmp_path: Path) -> None:
