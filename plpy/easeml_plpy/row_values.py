@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import re
+import reprlib
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from . import row_times
 from .coded_fields import CategoricalField, TextField
 from .encoder import Encoder, Field, NumberField, NumericField, ObjectsField, TensorField
 from .errors import ShapeMismatch
@@ -31,7 +32,6 @@ _KINDS = {list: "an array", str: "a text", bool: "a boolean", int: "a number", f
 _NUMBERS = frozenset({float, int, type(None)})
 _ARRAY_HEAD = struct.Struct("=iiI")
 _GREATEST_REAL = float(np.finfo(np.float32).max)
-_TIME = re.compile(r"(?P<moment>[\d-]+(?:[T ][\d:.]+)?)(?:Z|(?P<sign>[+-])(?P<offset>[\d:]+))?")
 
 
 def row_of_text(text: str | None) -> Mapping[str, JSON]:
@@ -240,8 +240,9 @@ def _field_from_value(field: Field, value: JSON) -> Array:
         array = _numbers(field, value)
     except (OverflowError, TypeError, ValueError) as error:
         is_time = isinstance(field, NumericField) and field.is_time
-        what = "a date or time such as '2030-12-31 18:00'" if is_time else "a number"
-        raise ShapeMismatch(f"input {field.column!r}: expected {what}, got {shown(value)}", hint=KNOWN) from error
+        what = row_times.EXAMPLE if is_time else "a number"
+        got = shown(value) if isinstance(value, str | int | float | list | dict) else reprlib.repr(value)
+        raise ShapeMismatch(f"input {field.column!r}: expected {what}, got {got}", hint=KNOWN) from error
     expected = math.prod(field.shape)
     if np.size(array) != expected:
         raise ShapeMismatch(
@@ -259,21 +260,9 @@ def _numbers(field: NumericField | TensorField, value: Any) -> Array:
     """Return the numbers of a JSON value. Raises TypeError or ValueError if there are none."""
     if isinstance(value, str) and field.type == "bytea":
         return np.frombuffer(bytes.fromhex(value.removeprefix("\\x")), np.uint8)
-    if isinstance(value, str) and isinstance(field, NumericField) and field.is_time:
-        return np.asarray(_seconds(value, has_zone=field.type == "timestamptz"))
+    if isinstance(field, NumericField) and field.is_time:
+        return np.asarray(row_times.seconds_of(value, field.type))
     return _as_stored(field, np.array(value, dtype=np.float64))
-
-
-def _seconds(text: str, *, has_zone: bool) -> float:
-    """Return seconds since 1970 of a date or time as SQL and JSON write it; an offset counts if the type has one."""
-    parts = _TIME.fullmatch(text) if len(text) < 100 else None
-    if parts is None:
-        raise ValueError(f"not a time: {shown(text)}")
-    microseconds = int(np.datetime64(parts["moment"].replace(" ", "T")[:26], "us").astype(np.int64))
-    if has_zone and parts["offset"]:
-        offset = sum(int(part) * unit for part, unit in zip(parts["offset"].split(":"), (3600, 60, 1), strict=False))
-        microseconds -= (-offset if parts["sign"] == "-" else offset) * 1_000_000
-    return microseconds / 1e6
 
 
 def _as_stored(field: NumericField | TensorField, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

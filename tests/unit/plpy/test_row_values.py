@@ -122,3 +122,65 @@ def test_what_is_no_number_is_refused_beside_numbers(value: Any) -> None:
     encoder = Encoder(NUMBERS, (3,), LabelTarget("y", "text", ("no", "yes")))
     with pytest.raises(ShapeMismatch, match="input 'b': expected"):
         fields_from_values(encoder, {"a": 1.5, "b": value, "c": None})
+
+
+def moment(text: Any, sql_type: str = "timestamptz") -> float:
+    field = NumericField(column="at", type=sql_type, is_time=True)
+    (found,) = fields_from_values(Encoder((field,), (1,), LabelTarget("y", "text", ("a", "b"))), {"at": text})
+    return float(found[0])
+
+
+EVENING = 1_924_970_400.0  # 2030-12-31 18:00 UTC
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2030-12-31 18:00", EVENING),
+        ("2030-12-31T18", EVENING),
+        ("2030-12-31T18:00:00Z", EVENING),
+        ("2030-12-31T18:00:00.123456+00:00", EVENING + 0.123456),
+        ("2030-12-31T18:00:00.1234567Z", EVENING + 0.123457),
+        ("2030-12-31", EVENING - 18 * 3600),
+        ("2030-12-31T23:30:00+0530", EVENING),
+        ("2030-12-31T23:30:00+05:30", EVENING),
+        ("2030-12-31 23:00:00+05", EVENING),
+        ("2030-12-31 23:30:12+05:30:12", EVENING),
+        ("2030-12-31 13:00:00-05", EVENING),
+        ("20301-12-31T00:00:00+00:00", 578_501_913_600.0),
+        ("0044-03-15T12:00:00+00:00 BC", -63_517_780_800.0),
+        ("0001-12-31T00:00:00+00:00 BC", -62_135_683_200.0),
+        ("294276-12-31T23:59:59+00:00", 9_224_318_015_999.0),
+        (1_924_970_400, EVENING),
+        (1.5, 1.5),
+    ],
+)
+def test_times_as_the_server_writes_them_are_its_moments(text: Any, seconds: float) -> None:
+    assert moment(text) == seconds
+
+
+def test_an_offset_counts_only_where_the_type_has_a_zone() -> None:
+    assert moment("2030-12-31T18:00:00+0530", "timestamp") == EVENING
+    assert moment("5874897-12-31", "date") == 185_331_706_992_000.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("2030", "2030-12", "20301231", "2030-1-1", "300000-01-01", "5874897-12-31", "0000-01-01", "٢٠٣٠-12-31"),
+        *("2030-02-30", "2030-12-31 25:00", "2030-12-31 18:60", "2030-12-31 18:00:60", "2030-12-31 18:00.5"),
+        *(
+            "2030-12-31T18:00:00+530",
+            "2030-12-31T18:00:00+530:00",
+            "2030-12-31T18:00:00+05:30:",
+            "infinity",
+            "2030-12-31 ",
+        ),
+        *("2030-12-31T18:00:00+16", "2030-12-31T18:00:00+05:60", "NaT", "2030-12-31 BC BC", "2030-12-31" + "0" * 100),
+        *(np.datetime64("2030-12-31"), np.datetime64("2030-12-31T18:00", "ns"), True, [1.5], {"at": 1}),
+    ],
+    ids=repr,
+)
+def test_what_is_no_time_is_refused_and_no_other_moment(value: Any) -> None:
+    with pytest.raises(ShapeMismatch, match="input 'at': expected a date or time such as"):
+        moment(value)
