@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from easeml_loaders.picture_bombs import check_fill, check_pixels, check_scans
 from easeml_loaders.picture_labels import Skipped, Wanted, is_known
+from easeml_loaders.picture_modes import GREY_MODES, eight_bits, upright, upright_size
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.errors import InvalidData
 
 if TYPE_CHECKING:
-    from PIL import Image
+    pass
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -40,7 +41,9 @@ def picture_size(folder: Path, labels: Sequence[tuple[str, str]]) -> tuple[int, 
             path = Place(folder).of(name)
             check_fill(path)
             with strictly(), Image.open(path, formats=FORMATS) as picture:
-                return picture.height, picture.width, 1 if picture.mode in ("1", "L", "I;16") else 3
+                check_pixels(path, picture.size)
+                width, height = upright_size(picture)
+                return height, width, 1 if picture.mode in GREY_MODES else 3
         except InvalidData as error:
             problem = error
         except Exception as error:  # noqa: BLE001  Pillow raises whatever a broken file leads to
@@ -76,10 +79,11 @@ def pixels_of(path: Path, wanted: Wanted) -> bytes:
     try:
         check_fill(path)
         with Image.open(path, formats=FORMATS) as picture:
-            _check_size(path, picture.size, wanted)
-            if picture.format == "JPEG":
+            check_pixels(path, picture.size)
+            if picture.format in ("JPEG", "MPO"):
                 check_scans(path, picture.size[0] * picture.size[1])
-            converted = _converted(picture, path, MODES[channels])
+            _check_size(path, upright_size(picture), wanted)
+            converted = eight_bits(upright(picture), path, MODES[channels])
             if converted.size != (width, height):
                 converted = converted.resize((width, height), Image.Resampling.BILINEAR)
             return converted.tobytes()
@@ -87,22 +91,6 @@ def pixels_of(path: Path, wanted: Wanted) -> bytes:
         raise
     except Exception as error:
         raise InvalidData(f"{path.name}: cannot be read as a picture: {_reason(error)}") from error
-
-
-def _converted(picture: Image.Image, path: Path, mode: str) -> Image.Image:
-    """Return a picture in a mode of 8 bits. Raises InvalidData if the meaning of its numbers there is undefined."""
-    from PIL import Image
-
-    if picture.mode == mode:
-        return picture
-    is_wide = picture.mode.startswith("I;16") or (picture.mode, picture.format) == ("I", "PNG")
-    if is_wide:  # Pillow would cut off at 255 what goes to 65,535
-        picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
-    elif picture.mode in ("I", "F"):
-        raise InvalidData(
-            f"{path.name}: expected 8 or 16 bits for each value, got 32: nothing says which of them are black and white"
-        )
-    return picture.convert(mode)
 
 
 def png_of(pixels: NDArray[np.uint8]) -> bytes:
@@ -221,7 +209,6 @@ class Place:
 
 def _check_size(path: Path, size: tuple[int, int], wanted: Wanted) -> None:
     height, width, _ = wanted.shape
-    check_pixels(path, size)
     if size != (width, height) and not wanted.is_resized:
         raise InvalidData(f"{path.name}: expected {height} by {width} pixels, got {size[1]} by {size[0]}")
 

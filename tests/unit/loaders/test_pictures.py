@@ -50,12 +50,71 @@ def test_pictures_become_their_pixels_in_whatever_format(tmp_path):
 def test_a_sound_picture_with_odd_notes_beside_its_pixels_is_read(tmp_path):
     """A palette whose colours have transparencies, and EXIF data that breaks off: Pillow warns of both."""
     colours = Image.new("RGB", (6, 4), (10, 20, 30)).quantize(2)
-    colours.save(tmp_path / "icon.png", transparency=bytes(256))
+    colours.save(tmp_path / "icon.png", transparency=b"\xff" * 255 + b"\0")
     save(tmp_path, "photo.jpg", exif=b"Exif\0\0II*\0\x08\0\0\0\xff\xff\x12\x01")
     for name in ("icon.png", "photo.jpg"):
         assert picture_size(tmp_path, [(name, "a")]) == (4, 6, 3)
         pixels = np.frombuffer(read_picture(tmp_path / name, WANTED), np.uint8).reshape(24, 3)
         assert np.abs(pixels - np.array([10, 20, 30])).max() <= 9  # of JPEG
+
+
+@pytest.mark.parametrize("name", ["drawing.png", "drawing.webp", "drawing.tif"])
+def test_black_strokes_on_a_transparent_ground_are_on_white_where_no_alpha_is_wanted(tmp_path, name):
+    drawing = Image.new("RGBA", (6, 4), (0, 0, 0, 0))
+    drawing.putpixel((2, 1), (0, 0, 0, 255))
+    drawing.save(tmp_path / name, **({"lossless": True, "exact": True} if name.endswith("webp") else {}))
+    for channels in (1, 3):
+        pixels = np.frombuffer(read_picture(tmp_path / name, Wanted((4, 6, channels), None)), np.uint8)
+        assert (pixels.reshape(4, 6, channels) == 255).all(2).sum() == 23
+        assert not pixels.reshape(4, 6, channels)[1, 2].any()
+    assert read_picture(tmp_path / name, Wanted((4, 6, 4), None)) == drawing.tobytes()
+
+
+@pytest.mark.parametrize("mode", ["LA", "PA", "P", "L", "RGB", "1"])
+def test_whatever_says_what_is_transparent_is_heeded(tmp_path, mode):
+    if mode in ("LA", "PA"):
+        picture, options = Image.new("LA", (6, 4), (0, 0)), {}
+        picture.putpixel((2, 1), (0, 255))
+        name = "some.png"
+    else:
+        picture = Image.new(mode, (6, 4), 0 if mode != "RGB" else (0, 0, 0))
+        picture.putpixel((2, 1), 1 if mode != "RGB" else (1, 1, 1))
+        options, name = {"transparency": 0 if mode != "RGB" else (0, 0, 0)}, "some.png"
+    picture.save(tmp_path / name, **options)
+    pixels = np.frombuffer(read_picture(tmp_path / name, WANTED), np.uint8).reshape(4, 6, 3)
+    assert (np.delete(pixels.reshape(24, 3), 8, 0) == 255).all()
+    if mode != "1":
+        assert pixels[1, 2].max() <= 1
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("name", ["photo.png", "photo.webp", "photo.tif", "photo.jpg"])
+def test_a_picture_is_read_as_it_is_shown(tmp_path, name, orientation):
+    shown = np.full((8, 24, 3), 255, np.uint8)
+    shown[:4, :8] = 0
+    undone = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 7: "TRANSVERSE"}
+    undone |= {6: "ROTATE_90", 8: "ROTATE_270"}
+    held = Image.fromarray(shown)
+    if orientation > 1:
+        held = held.transpose(Image.Transpose[undone[orientation]])
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    held.save(tmp_path / name, exif=exif, **({"lossless": True} if name.endswith("webp") else {}))
+    assert picture_size(tmp_path, [(name, "a")]) == (8, 24, 3)
+    pixels = np.frombuffer(read_picture(tmp_path / name, Wanted((8, 24, 3), None)), np.uint8).reshape(8, 24, 3)
+    assert np.abs(pixels.astype(int) - shown).max() <= 9  # of JPEG
+
+
+def test_an_orientation_behind_the_pixels_of_a_png_counts(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    save(tmp_path, "photo.png", size=(4, 6), exif=exif)
+    whole = (tmp_path / "photo.png").read_bytes()
+    place = whole.index(b"eXIf") - 4
+    end = place + 12 + int.from_bytes(whole[place : place + 4], "big")
+    (tmp_path / "photo.png").write_bytes(whole[:place] + whole[end:-12] + whole[place:end] + whole[-12:])
+    assert picture_size(tmp_path, [("photo.png", "a")]) == (4, 6, 3)
+    assert len(read_picture(tmp_path / "photo.png", WANTED)) == 72
 
 
 def bomb(path):

@@ -1,0 +1,87 @@
+"""What the numbers of a picture mean: which side is up, what shows through, how many bits its greys have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from easeml_plpy.errors import InvalidData
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+GREY_MODES = ("1", "L", "I;16")
+GROUND = "white"
+"""Of what shows through where no alpha is wanted: viewers show it on white, and drawings are black."""
+ORIENTATION = 0x0112
+"""The tag of EXIF that says how a camera was held; from 5 on its sides are swapped."""
+TURNS = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
+"""What undoes each orientation, in Pillow's words."""
+
+
+def upright_size(picture: Image.Image) -> tuple[int, int]:
+    """Return the width and the height of a picture as it is shown."""
+    width, height = picture.size
+    return (height, width) if orientation(picture) >= 5 else (width, height)
+
+
+def orientation(picture: Image.Image) -> int:
+    """Return the orientation of a picture in EXIF, 1 to 8; 1 if it has none, or one that cannot be read.
+
+    A PNG may have it behind its pixels, so its size must have been checked.
+    """
+    if picture.format == "PNG":
+        picture.load()
+    if "exif" not in picture.info or picture.format == "TIFF":  # Pillow turns those itself, and swaps their size
+        return 1
+    try:
+        found = picture.getexif().get(ORIENTATION)
+    except Exception:  # noqa: BLE001  what is wrong with notes beside the pixels is no fault of the pixels
+        return 1
+    return found if isinstance(found, int) and 1 <= found <= 8 else 1
+
+
+def upright(picture: Image.Image) -> Image.Image:
+    """Return a picture as it is shown."""
+    turned = orientation(picture)
+    if turned == 1:
+        return picture
+    from PIL.Image import Transpose
+
+    return picture.transpose(Transpose[TURNS[turned]])
+
+
+def eight_bits(picture: Image.Image, path: Path, mode: str) -> Image.Image:
+    """Return a picture in a mode of 8 bits. Raises InvalidData if the meaning of its numbers there is undefined."""
+    from PIL import Image
+
+    if picture.mode == mode and (mode == "RGBA" or "transparency" not in picture.info):
+        return picture
+    is_wide = picture.mode.startswith("I;16") or (picture.mode, picture.format) == ("I", "PNG")
+    if is_wide:  # Pillow would cut off at 255 what goes to 65,535
+        picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    elif picture.mode in ("I", "F"):
+        raise InvalidData(
+            f"{path.name}: expected 8 or 16 bits for each value, got 32: nothing says which of them are black and white"
+        )
+    elif picture.has_transparency_data and mode != "RGBA":
+        picture = _on_ground(picture)
+    return picture.convert(mode)
+
+
+def _on_ground(picture: Image.Image) -> Image.Image:
+    """Return a picture in colours, where its alpha lets the ground show through."""
+    from PIL import Image
+
+    drawn = picture.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", drawn.size, GROUND), drawn)
