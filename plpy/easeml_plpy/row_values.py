@@ -30,6 +30,7 @@ MAX_TEXT_BYTES = 32 << 20
 KNOWN = "Give null for a value that is not known."
 _KINDS = {list: "an array", str: "a text", bool: "a boolean", int: "a number", float: "a number"}
 _NUMBERS = frozenset({float, int, type(None)})
+_TEXTS = frozenset({str, type(None)})
 _ARRAY_HEAD = struct.Struct("=iiI")
 _GREATEST_REAL = float(np.finfo(np.float32).max)
 
@@ -202,27 +203,30 @@ def _stretches(inputs: tuple[Field, ...]) -> list[tuple[NumberField, slice, bool
 
 
 def _text_of(field: CategoricalField | TextField, value: JSON) -> str | None:
-    """Return a JSON value as the server casts it to text."""
-    if value is None:
+    """Return a JSON value as the server casts it to text; NaN is what pandas has for a text that is missing."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     text = ("true" if value else "false") if isinstance(value, bool) else str(value)
     # char(n) is padded in JSON, and not where it is cast to text
     return text.rstrip(" ") if field.type == "bpchar" else text
 
 
-def category_code(field: CategoricalField, value: JSON) -> int:
+def category_code(field: CategoricalField, text: str | None) -> int:
     """Return the code of a category: its place, len(categories) for any other, -1 (or any other) for missing."""
-    if value is None:
+    if text is None:
         return -1 if field.missing else len(field.categories)
-    return field.codes.get(_text_of(field, value) or "", len(field.categories))
+    return field.codes.get(text, len(field.categories))
 
 
 def coded(field: CategoricalField | TextField, values: Sequence[JSON]) -> Array:
     """Return the stored codes of the texts of many rows."""
     if isinstance(field, TextField):
         return Tokenizer(field.analyzer).rows([_text_of(field, value) for value in values], field.width)
-    codes = {value: category_code(field, value) for value in set(values)}
-    return np.array([codes[value] for value in values], field.stored_type)
+    if not _TEXTS.issuperset(map(type, values)) or field.type == "bpchar":
+        values = [_text_of(field, value) for value in values]  # before they are compared: true equals 1
+    texts = cast("Sequence[str | None]", values)
+    codes = {text: category_code(field, text) for text in set(texts)}
+    return np.array([codes[text] for text in texts], field.stored_type)
 
 
 def _check_text(field: CategoricalField | TextField, value: JSON) -> None:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import struct
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
 
+from easeml_plpy.coded_fields import CategoricalField, TextField
 from easeml_plpy.encoder import Encoder, LabelTarget, NumericField
 from easeml_plpy.errors import ShapeMismatch
-from easeml_plpy.row_values import MAX_TEXT_BYTES, fields_from_values, numbers_of_array, row_of_text
+from easeml_plpy.row_values import (
+    MAX_TEXT_BYTES,
+    coded,
+    fields_from_rows,
+    fields_from_values,
+    numbers_of_array,
+    row_of_text,
+)
 
 
 def stored(values: list[float | None], sizes: tuple[int, ...]) -> bytes:
@@ -184,3 +194,24 @@ def test_an_offset_counts_only_where_the_type_has_a_zone() -> None:
 def test_what_is_no_time_is_refused_and_no_other_moment(value: Any) -> None:
     with pytest.raises(ShapeMismatch, match="input 'at': expected a date or time such as"):
         moment(value)
+
+
+KIND = CategoricalField(column="kind", type="text", missing=(0,), categories=("a", "true", "1", "1.5", "nan"))
+
+
+@pytest.mark.parametrize("values", list(permutations([True, 1, "a", None, 1.5])))
+def test_the_code_of_a_category_is_the_same_beside_any_other(values: tuple[Any, ...]) -> None:
+    expected = {True: 1, "a": 0, None: -1, 1.5: 3}
+    assert coded(KIND, values).tolist() == [
+        2 if value is not True and value == 1 else expected[value] for value in values
+    ]
+
+
+def test_a_text_that_pandas_has_as_nan_is_missing() -> None:
+    words = TextField(column="kind", type="text", analyzer="words", width=2)
+    for nan in (math.nan, np.float64(np.nan)):
+        assert coded(KIND, ["a", nan]).tolist() == [0, -1]
+        assert coded(words, [nan]).tolist() == coded(words, [None]).tolist()
+        encoder = Encoder((KIND,), (1,), LabelTarget("y", "text", ("a", "b")))
+        assert fields_from_rows(encoder, [{"kind": nan}, {"kind": "a"}])[0].tolist() == [-1, 0]
+    assert coded(KIND, ["nan"]).tolist() == [4]
