@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from easeml_loaders.binary_copy import numeric_bytes
 
 EPOCH = "2000-01-01"
+NO_NUMBERS = {"NaN", "nan", "NAN", "NaT"}
 NULL_WORDS = frozenset(
-    {"NA", "N/A", "#N/A", "<NA>", "na", "n/a", "NULL", "Null", "null", "None", "none", "NaT", "?", "-", "."}
+    {"NA", "N/A", "#N/A", "<NA>", "na", "n/a", "NULL", "Null", "null", "None", "none", "?", "-", ".", *NO_NUMBERS}
 )
 """What programs write for a value that is missing: NULL in a column whose other fields are no texts."""
 TRUE_WORDS = frozenset({"true", "t", "yes", "y", "on", "1"})

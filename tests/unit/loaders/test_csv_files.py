@@ -166,6 +166,18 @@ def test_words_for_missing_values_are_null_beside_numbers_and_a_note_says_so(csv
     assert "column 'age' is bigint: 'NA' (2), '-' (1) read as NULL" in note
 
 
+@pytest.mark.parametrize("word", ["NaN", "nan", "NAN"])
+def test_no_number_is_null_beside_numbers_and_a_note_says_so(csv_file: Path, word: str) -> None:
+    csv_file.write_text(f"age,name\n1,Ann\n{word},{word}\n0,Bo\n")
+    source = csv_source(csv_file)
+    assert types_of(source) == ["bigint", "text"]
+    (chunk,) = source.chunks()
+    assert chunk[0].is_null is not None
+    assert chunk[0].is_null.tolist() == [False, True, False]
+    assert chunk[1].data == [b"Ann", word.encode(), b"Bo"]
+    assert f"column 'age' is bigint: '{word}' (1) read as NULL" in source.notes[0]
+
+
 def test_a_word_for_null_that_the_user_named_needs_no_note(csv_file: Path) -> None:
     csv_file.write_text("age\n1\nNA\n")
     assert csv_source(csv_file, nulls=["NA"]).notes == ()
