@@ -5,7 +5,7 @@ value of a column: boolean (true, false, t, f), bigint, double precision, numeri
 date, timestamp without and with time zone (ISO 8601), text. Whole numbers with a leading zero or plus, or with more
 digits than the type keeps, stay text: they are codes, and no digit is silently lost. An empty field (quoted or not) is
 NULL, and so are `NA` and the like in columns whose other fields are not texts (a note says so); blank lines are
-skipped, as in most readers.
+skipped, as in most readers. Where fields are written as in `a, b`, the space belongs to the delimiter (a note says so).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -27,6 +28,7 @@ from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Progress, Source, 
 from easeml_plpy.errors import InvalidArgument, InvalidData
 
 CHUNK_ROWS = 8192
+SAMPLED_ROWS = 100
 MOST_FIELDS = 4_000_000  # of a record, delimiters within quotes included; a table has 1,600 columns
 
 
@@ -37,6 +39,7 @@ class CsvFile:
     path: Path
     delimiter: str
     nulls: frozenset[str]
+    is_spaced: bool = False  # a space after each delimiter belongs to it
 
 
 @dataclass(frozen=True)
@@ -64,13 +67,15 @@ def csv_source(
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise InvalidArgument(f"the delimiter must be one character, got {delimiter!r}")
     file = CsvFile(path, delimiter, frozenset({"", *nulls}))
+    file = replace(file, is_spaced=_is_spaced(file))
     header = read_header(file)
     declared = _declared_types(header, types or {}, path)
     spelled = {name: ALIASES.get(kind, kind) for name, kind in (table_types or {}).items()}
     known = {name: kind for name, kind in spelled.items() if kind in FIELD_TYPES}
     settled, n_rows = settled_types(file, header, known | declared, progress)
     columns = tuple(Column(each.name, each.element) for each in settled)
-    notes = tuple(note for each in settled if (note := each.note()))
+    spaced = [f"{path}: fields begin with a space, which is left out"] if file.is_spaced else []
+    notes = (*spaced, *(note for each in settled if (note := each.note())))
     return Source(columns, n_rows, partial(_chunks, file, settled), str(path), notes)
 
 
@@ -94,6 +99,17 @@ def read_header(file: CsvFile) -> list[str]:
     raise InvalidData(f"{file.path}: empty, expected a header row")
 
 
+def _is_spaced(file: CsvFile) -> bool:
+    """Return whether all names after the first begin with a space, or all fields after the first of the first rows."""
+    with opened(file.path) as stream:
+        sampled = [row[1:] for _, row in islice(_records(file, stream), SAMPLED_ROWS)]
+    header, rows = sampled[:1], sampled[1:]
+    return file.delimiter != " " and any(
+        bool(part) and all(row and all(field.startswith(" ") for field in row) for row in part)
+        for part in (header, rows)
+    )
+
+
 def _check_delimiter(file: CsvFile, header: Sequence[str]) -> None:
     """Refuse a header that is one name with another common delimiter in it."""
     seen = next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None
@@ -109,7 +125,9 @@ def _records(file: CsvFile, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]
     """Yield (line, fields) of each record that is not blank."""
     csv.field_size_limit(max(csv.field_size_limit(), MOST_LINE_BYTES))
     record = _Record()
-    reader = csv.reader(_lines(file, stream, record), delimiter=file.delimiter, strict=True)
+    reader = csv.reader(
+        _lines(file, stream, record), delimiter=file.delimiter, strict=True, skipinitialspace=file.is_spaced
+    )
     try:
         for row in reader:
             record.n_bytes = record.n_marks = 0

@@ -150,6 +150,42 @@ def test_header_alone_is_an_empty_source(csv_file: Path) -> None:
     assert (source.n_rows, types_of(source), list(source.chunks())) == (0, ["text", "text"], [])
 
 
+@pytest.mark.parametrize("header", ["age, wage, sex", "age,wage,sex"])
+def test_a_space_after_each_delimiter_is_left_out_and_a_note_says_so(csv_file: Path, header: str) -> None:
+    csv_file.write_text(f'{header}\n39, 77516, M\n50, ?, "F, or M"\n')
+    source = csv_source(csv_file)
+    assert [(column.name, column.element) for column in source.columns] == [
+        ("age", "bigint"),
+        ("wage", "bigint"),
+        ("sex", "text"),
+    ]
+    (chunk,) = source.chunks()
+    assert chunk[1].is_null is not None
+    assert chunk[1].is_null.tolist() == [False, True]
+    assert chunk[2].data == [b"M", b"F, or M"]
+    assert "fields begin with a space, which is left out" in source.notes[0]
+    assert "column 'wage' is bigint: '?' (1) read as NULL" in source.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter", "last"),
+    [
+        ("a,b,c\n1, x, y\n2,x, y\n", ",", b" y"),
+        ("a,b,c\n1,x, y\n", ",", b" y"),
+        ("a\n y\n", ",", b" y"),
+        ('a b c\n1 "" " y"\n', " ", b" y"),
+    ],
+)
+def test_a_space_before_some_fields_is_part_of_them(csv_file: Path, text: str, delimiter: str, last: bytes) -> None:
+    csv_file.write_text(text)
+    source = csv_source(csv_file, delimiter=delimiter)
+    assert source.notes == ()
+    (chunk,) = source.chunks()
+    data = chunk[-1].data
+    assert isinstance(data, list)
+    assert data[-1] == last
+
+
 def test_delimiter_must_be_one_character(csv_file: Path) -> None:
     with pytest.raises(InvalidArgument, match="one character"):
         csv_source(csv_file, delimiter="||")
