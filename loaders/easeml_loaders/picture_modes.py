@@ -12,7 +12,8 @@ from easeml_plpy.errors import InvalidData
 if TYPE_CHECKING:
     from PIL import Image
 
-GREY_MODES = ("1", "L", "I;16")
+PHOTOMETRIC, WHITE_IS_ZERO = 262, 0
+"""The tag of a TIFF that says what its numbers mean, and one of its values."""
 GROUND = "white"
 """Of what shows through where no alpha is wanted: viewers show it on white, and drawings are black."""
 ORIENTATION = 0x0112
@@ -51,9 +52,8 @@ def orientation(picture: Image.Image) -> int:
     return found if isinstance(found, int) and 1 <= found <= 8 else 1
 
 
-def upright(picture: Image.Image) -> Image.Image:
-    """Return a picture as it is shown."""
-    turned = orientation(picture)
+def upright(picture: Image.Image, turned: int) -> Image.Image:
+    """Return a picture of an orientation as it is shown."""
     if turned == 1:
         return picture
     from PIL.Image import Transpose
@@ -67,9 +67,9 @@ def eight_bits(picture: Image.Image, path: Path, mode: str) -> Image.Image:
 
     if picture.mode == mode and (mode == "RGBA" or "transparency" not in picture.info):
         return picture
-    is_wide = picture.mode.startswith("I;16") or (picture.mode, picture.format) == ("I", "PNG")
-    if is_wide:  # Pillow would cut off at 255 what goes to 65,535
-        picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    if has_wide_greys(picture):  # Pillow would cut off at 255 what goes to 65,535
+        greys = (np.asarray(picture) >> 8).astype(np.uint8)
+        picture = Image.fromarray(255 - greys if _is_white_least(picture) else greys)
     elif picture.mode in ("I", "F"):
         raise InvalidData(
             f"{path.name}: expected 8 or 16 bits for each value, got 32: nothing says which of them are black and white"
@@ -77,6 +77,21 @@ def eight_bits(picture: Image.Image, path: Path, mode: str) -> Image.Image:
     elif picture.has_transparency_data and mode != "RGBA":
         picture = _on_ground(picture)
     return picture.convert(mode)
+
+
+def is_grey(picture: Image.Image) -> bool:
+    """Return whether a picture has greys and nothing else."""
+    return picture.mode in ("1", "L") or has_wide_greys(picture)
+
+
+def has_wide_greys(picture: Image.Image) -> bool:
+    """Return whether a picture has greys of 16 bits; Pillow scales those of a PGM to all of them."""
+    return picture.mode.startswith("I;16") or (picture.mode == "I" and picture.format in ("PNG", "PPM"))
+
+
+def _is_white_least(picture: Image.Image) -> bool:
+    """Return whether 0 is white, as a TIFF may say: Pillow inverts such greys of 8 bits, and not those of 16."""
+    return picture.format == "TIFF" and getattr(picture, "tag_v2", {}).get(PHOTOMETRIC) == WHITE_IS_ZERO
 
 
 def _on_ground(picture: Image.Image) -> Image.Image:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from easeml_loaders.picture_bombs import check_fill, check_pixels, check_scans
 from easeml_loaders.picture_labels import Skipped, Wanted, is_known
-from easeml_loaders.picture_modes import GREY_MODES, eight_bits, upright, upright_size
+from easeml_loaders.picture_modes import eight_bits, is_grey, orientation, upright, upright_size
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.errors import InvalidData
 
@@ -43,7 +43,7 @@ def picture_size(folder: Path, labels: Sequence[tuple[str, str]]) -> tuple[int, 
             with strictly(), Image.open(path, formats=FORMATS) as picture:
                 check_pixels(path, picture.size)
                 width, height = upright_size(picture)
-                return height, width, 1 if picture.mode in GREY_MODES else 3
+                return height, width, 1 if is_grey(picture) else 3
         except InvalidData as error:
             problem = error
         except Exception as error:  # noqa: BLE001  Pillow raises whatever a broken file leads to
@@ -83,7 +83,7 @@ def pixels_of(path: Path, wanted: Wanted) -> bytes:
             if picture.format in ("JPEG", "MPO"):
                 check_scans(path, picture.size[0] * picture.size[1])
             _check_size(path, upright_size(picture), wanted)
-            converted = eight_bits(upright(picture), path, MODES[channels])
+            converted = upright(eight_bits(picture, path, MODES[channels]), orientation(picture))
             if converted.size != (width, height):
                 converted = converted.resize((width, height), Image.Resampling.BILINEAR)
             return converted.tobytes()

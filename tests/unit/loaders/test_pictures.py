@@ -159,6 +159,21 @@ def test_of_16_bits_the_upper_ones_count(tmp_path, name):
     assert list(read_picture(tmp_path / name, Wanted((2, 3, 3), None)))[9:12] == [117] * 3
 
 
+def test_a_pgm_of_16_bits_is_read_as_a_png_is(tmp_path):
+    values = np.array([0, 255, 256, 30_000, 65_535, 1], ">u2")
+    (tmp_path / "grey.pgm").write_bytes(b"P5\n3 2\n65535\n" + values.tobytes())
+    (tmp_path / "narrow.pgm").write_bytes(b"P5\n3 1\n4095\n" + np.array([0, 2048, 4095], ">u2").tobytes())
+    assert picture_size(tmp_path, [("grey.pgm", "a")]) == (2, 3, 1)
+    assert list(read_picture(tmp_path / "grey.pgm", Wanted((2, 3, 1), None))) == [0, 0, 1, 117, 255, 0]
+    assert list(read_picture(tmp_path / "narrow.pgm", Wanted((1, 3, 1), None))) == [0, 128, 255]
+
+
+def test_a_tiff_of_16_bits_whose_zero_is_white_is_white_there(tmp_path):
+    values = np.array([[0, 65_535, 256], [1, 30_000, 65_280]], np.uint16)
+    Image.fromarray(values).save(tmp_path / "scan.tif", tiffinfo={262: 0})
+    assert list(read_picture(tmp_path / "scan.tif", Wanted((2, 3, 1), None))) == [255, 0, 254, 255, 138, 0]
+
+
 @pytest.mark.parametrize("element", [np.int32, np.float32])
 def test_numbers_that_are_no_brightness_are_refused(tmp_path, element):
     Image.fromarray(np.ones((2, 3), element)).save(tmp_path / "numbers.tif")
