@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from easeml_loaders.picture_labels import Skipped, Wanted, is_known
 from easeml_loaders.picture_modes import eight_bits, is_grey, orientation, upright, upright_size
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.errors import InvalidData
-
-if TYPE_CHECKING:
-    pass
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}

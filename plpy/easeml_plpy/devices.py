@@ -37,10 +37,14 @@ def share_threads() -> None:
 
 @cache
 def share_blas_threads() -> None:
-    """Give numpy's BLAS the threads of this process: it would take all cores, and spin while it waits for them."""
-    from threadpoolctl import threadpool_limits
+    """Give numpy's BLAS the threads of this process, unless it has fewer: it would take all cores, and spin while it
+    waits for them.
+    """
+    from threadpoolctl import ThreadpoolController
 
-    threadpool_limits(n_threads(), user_api="blas")
+    blas = ThreadpoolController().select(user_api="blas")
+    if any(library["num_threads"] > n_threads() for library in blas.info()):
+        blas.limit(limits=n_threads())
 
 
 def _loaded_torch() -> Any:
