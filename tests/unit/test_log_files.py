@@ -130,6 +130,7 @@ def test_fewer_than_no_lines_are_refused(tmp_path: Path) -> None:
     assert "-3 is not in the range x>=0" in result.output
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_logs_are_followed_until_ctrl_c(tmp_path: Path) -> None:
     remember(tmp_path, port=1)
     log = tmp_path / "server.log"
