@@ -61,6 +61,12 @@ class WarmServer(Embedded):
         told = {"folder": str(parent), "program": str(self._binary("postgres")), "library": library}
         (self.preloading / "parent.json").write_text(json.dumps(told), encoding="utf-8")
 
+    def remove(self) -> None:
+        """Delete what it loads, too, which is no private server's own."""
+        self.stop()
+        shutil.rmtree(self.preloading, ignore_errors=True)
+        super().remove()
+
     def environment(self) -> dict[str, str]:
         """Load preload.so into the server, and have each Python begin with sitecustomize.py."""
         found = super().environment()

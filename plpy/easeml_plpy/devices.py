@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -35,16 +36,19 @@ def share_threads() -> None:
         torch.set_num_threads(_Threads.given)
 
 
-@cache
-def share_blas_threads() -> None:
-    """Give numpy's BLAS the threads of this process, unless it has fewer: it would take all cores, and spin while it
-    waits for them.
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Have numpy's BLAS work in one thread for as long as the block lasts: how it divides sums among several shows in
+    the last digits, and it would take all cores, and spin while it waits for them.
     """
+    limits: AbstractContextManager[object] = _blas().limit(limits=1)
+    return limits
+
+
+@cache
+def _blas() -> Any:
     from threadpoolctl import ThreadpoolController
 
-    blas = ThreadpoolController().select(user_api="blas")
-    if any(library["num_threads"] > n_threads() for library in blas.info()):
-        blas.limit(limits=n_threads())
+    return ThreadpoolController().select(user_api="blas")
 
 
 def _loaded_torch() -> Any:

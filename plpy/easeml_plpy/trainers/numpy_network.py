@@ -7,7 +7,7 @@ import numpy as np
 from easeml_plpy import checkpoint
 from easeml_plpy.architectures.numpy_layers import Layer, Weights
 from easeml_plpy.architectures.target_transforms import TargetTransform, target_transform
-from easeml_plpy.devices import share_blas_threads
+from easeml_plpy.devices import one_blas_thread
 from easeml_plpy.errors import ShapeMismatch
 from easeml_plpy.task import Task
 from easeml_plpy.trainers.contract import Blueprint, Rows, check_inputs
@@ -28,10 +28,11 @@ class NumpyNetwork:
         """See AnsweringTrial."""
         check_inputs(self._task, inputs)
         rows = np.asarray(inputs)
-        if len(rows) <= ROWS_AT_ONCE:
-            return self._answer(rows)
-        starts = range(0, len(rows), ROWS_AT_ONCE)
-        return np.concatenate([self._answer(rows[start : start + ROWS_AT_ONCE]) for start in starts])
+        with one_blas_thread():
+            if len(rows) <= ROWS_AT_ONCE:
+                return self._answer(rows)
+            starts = range(0, len(rows), ROWS_AT_ONCE)
+            return np.concatenate([self._answer(rows[start : start + ROWS_AT_ONCE]) for start in starts])
 
     def _answer(self, rows: Floats) -> Floats:
         outputs = self._forward(rows)
@@ -53,7 +54,6 @@ def restored_network(blueprint: Blueprint, state: checkpoint.Checkpoint) -> Nump
     make = blueprint.architecture.forward
     if make is None:
         return None
-    share_blas_threads()
     task = blueprint.task
     try:
         forward = make(task, blueprint.config, _weights(blueprint, state))

@@ -4,8 +4,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from easeml_plpy.devices import bind, cores_of
 
 
@@ -31,16 +29,27 @@ def test_torch_knows_shares_of_the_cpu_as_the_cpu():
         torch.set_num_threads(n_threads)
 
 
-@pytest.mark.parametrize(("wanted", "given", "expected"), [("1", 4, "1"), ("4", 1, "1")])
-def test_blas_never_gets_more_threads_than_the_process_was_told_to_use(wanted: str, given: int, expected: str) -> None:
-    """A reader of exported trials runs in somebody's own process, with settings of its own."""
-    program = (
-        "import sys, numpy; from threadpoolctl import threadpool_info; from easeml_plpy import devices\n"
-        "devices._Threads.given = int(sys.argv[1]); devices.share_blas_threads()\n"
-        "print(*{each['num_threads'] for each in threadpool_info() if each['user_api'] == 'blas'})"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(given)], capture_output=True, text=True, check=True,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": wanted, "OMP_NUM_THREADS": wanted},
-    )  # fmt: skip
-    assert done.stdout.strip() == expected
+def test_networks_in_numpy_answer_in_one_thread_and_leave_blas_as_many_as_it_had():
+    """A session has its answers to the last digit from others with more cores; a reader runs in somebody's process."""
+    program = """
+import numpy as np
+from threadpoolctl import threadpool_info
+from easeml_plpy.task import Task
+from easeml_plpy.trainers.numpy_network import NumpyNetwork
+
+def n_threads():
+    return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+def forward(rows):
+    seen.append(n_threads())
+    return rows
+
+seen, before = [], n_threads()
+network = NumpyNetwork(Task("regression", (3,), 1), forward)
+network.outputs(np.zeros((2, 3), np.float32))
+assert seen == [{1}], seen
+assert n_threads() == before
+"""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
