@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -18,9 +18,10 @@ CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
 
 
 class _Threads:
-    """How many threads this process was given; None before the first binding."""
+    """How many threads this process was given, None before the first binding; and whether it is for answers."""
 
     given: int | None = None
+    is_for_answers = False
 
 
 def n_threads() -> int:
@@ -40,8 +41,21 @@ def one_blas_thread() -> AbstractContextManager[object]:
     """Have numpy's BLAS work in one thread for as long as the block lasts: how it divides sums among several shows in
     the last digits, and it would take all cores, and spin while it waits for them.
     """
+    if _Threads.is_for_answers:
+        _keep_one_blas_thread()
+        return nullcontext()
     limits: AbstractContextManager[object] = _blas().limit(limits=1)
     return limits
+
+
+def be_for_answers() -> None:
+    """Let BLAS keep its one thread between answers: to change it each time takes as long as a small network does."""
+    _Threads.is_for_answers = True
+
+
+@cache
+def _keep_one_blas_thread() -> None:
+    _blas().limit(limits=1)
 
 
 @cache

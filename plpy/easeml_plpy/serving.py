@@ -19,7 +19,7 @@ from typing import NamedTuple
 from . import datasets
 from .architectures import architecture
 from .cache import Bounded
-from .devices import bind
+from .devices import be_for_answers, bind
 from .errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound, QuotaExceeded, from_sqlstate
 from .session import Command, Kept, Session, Statement, answering, only_column
 from .statement_moment import Moment, moment
@@ -146,6 +146,7 @@ def open_serving(session: Session, dataset: str | None, trial_id: int | None) ->
         raise NotAllowed("easeml.open_serving cannot be called directly", hint="Call easeml.predict.")
     _check_client(session)
     bind("cpu", 1, session.kept(MEMORY))  # one thread: many sessions predict at once
+    be_for_answers()
     found, served = _found(session, asker, dataset, trial_id)
     if found.passed_over:
         _tell_choice(session, found)
