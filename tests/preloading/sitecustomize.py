@@ -137,7 +137,8 @@ def _imports_of_product() -> Iterator[Mapping[str, Sequence[str]]]:
 
 def join_pages() -> None:
     """Ask the kernel to join pages of this memory into large ones: every session copies the table of all pages, and
-    clears it at its end. A kernel that cannot (before 6.1) leaves them as they are."""
+    clears it at its end. A kernel that cannot (before 6.1) leaves them as they are. A fork that writes to a large page
+    has small ones in its place, so each server asks again."""
     advise = ctypes.CDLL(None).madvise
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
         if private := re.match("([0-9a-f]+)-([0-9a-f]+) rw-p [0-9a-f]+ 00:00 0 ", line):
@@ -195,3 +196,4 @@ gc.freeze()
 join_pages()
 if ASKED_AT in os.environ:
     fork_servers(socket.socket(fileno=int(os.environ[ASKED_AT])))
+    join_pages()
