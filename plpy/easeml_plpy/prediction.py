@@ -118,9 +118,9 @@ def _bytes_of(numbers: Array) -> bytes:
 @answering
 def predict_json(session: Session, dataset: str, inputs: str | None, trial_id: int | None) -> Answer:
     """Predict for a row given as the text of a JSON object of columns."""
-    row = row_of_text(inputs)
     chosen = served(session, dataset, trial_id)
-    return answer(chosen, fields_from_values(chosen.data.encoder, row))
+    encoder = chosen.data.encoder
+    return answer(chosen, fields_from_values(encoder, row_of_text(inputs, encoder)))
 
 
 @answering

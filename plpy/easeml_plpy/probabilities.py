@@ -16,7 +16,7 @@ from .session import Session, answering
 from .value_types import Array
 
 FIELDS: Mapping[str, Callable[[Encoder, bytes], Sequence[Array]]] = {
-    "json": lambda encoder, inputs: fields_from_values(encoder, row_of_text(inputs.decode())),
+    "json": lambda encoder, inputs: fields_from_values(encoder, row_of_text(inputs.decode(), encoder)),
     "numbers": lambda encoder, inputs: fields_from_numbers(encoder, numbers_of_array(inputs)),
     "bytes": lambda encoder, inputs: fields_from_numbers(encoder, np.frombuffer(inputs, np.uint8)),
 }

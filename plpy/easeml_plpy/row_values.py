@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import reprlib
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from numbers import Number
 from typing import Any, NamedTuple, TypeGuard, TypeVar, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from .coded_fields import CategoricalField, TextField
 from .encoder import Encoder, Field, NumberField, NumericField, ObjectsField, TensorField
 from .errors import ShapeMismatch
 from .object_rows import Objects, side_by_side
+from .row_json import WrittenNumber, decoded
 from .row_numbers import RowNumbers
 from .task_objects import check_length, objects_of, series_of_numbers
 from .tokens import Tokenizer
@@ -28,19 +29,20 @@ T = TypeVar("T", np.float64, np.float32, np.int32)
 MAX_TEXT_BYTES = 32 << 20
 """Of a row as JSON: parsing it takes less than a second, and nothing can interrupt that."""
 KNOWN = "Give null for a value that is not known."
-_KINDS = {list: "an array", str: "a text", bool: "a boolean", int: "a number", float: "a number"}
-_NUMBERS = frozenset({float, int, type(None)})
+_NUMBER_TYPES = (float, int, WrittenNumber)
+_KINDS = {list: "an array", str: "a text", bool: "a boolean", **dict.fromkeys(_NUMBER_TYPES, "a number")}
+_NUMBERS = frozenset({*_NUMBER_TYPES, type(None)})
 _TEXTS = frozenset({str, type(None)})
 _ARRAY_HEAD = struct.Struct("=iiI")
 _GREATEST_REAL = float(np.finfo(np.float32).max)
 
 
-def row_of_text(text: str | None) -> Mapping[str, JSON]:
-    """Parse a row given as the text of a JSON object. Raises ShapeMismatch."""
+def row_of_text(text: str | None, encoder: Encoder) -> Mapping[str, JSON]:
+    """Parse a row of the encoder's inputs given as the text of a JSON object. Raises ShapeMismatch."""
     if text is not None and len(text) > MAX_TEXT_BYTES:
         raise ShapeMismatch(f"inputs: expected at most {MAX_TEXT_BYTES} characters of json, got {len(text)}")
     try:
-        row: JSON = None if text is None else _DECODER.decode(text)
+        row: JSON = None if text is None else decoded(text, keeps_digits=_places(encoder.inputs).have_codes_within)
     except (RecursionError, ValueError) as error:
         nested = isinstance(error, RecursionError)
         raise ShapeMismatch(
@@ -54,14 +56,6 @@ def row_of_text(text: str | None) -> Mapping[str, JSON]:
             hint="Give the whole row: easeml.predict(dataset, to_jsonb(t)).",
         )
     return row
-
-
-def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-"""Made once: json.loads would make one for each row."""
 
 
 def numbers_of_array(stored: bytes) -> npt.NDArray[np.float64]:
@@ -112,17 +106,21 @@ def fields_from_values(encoder: Encoder, row: Mapping[str, JSON]) -> Sequence[Ar
 
 
 class _Places(NamedTuple):
-    """The columns of the inputs, and whether all of them are numbers that are taken as JSON has them."""
+    """The columns of the inputs; whether all are numbers that are taken as JSON has them, and whether any is a text or
+    category within JSON, which a number there may be, too.
+    """
 
     sources: tuple[str, ...]
     are_numbers: bool
+    have_codes_within: bool
 
 
 @lru_cache(64)
 def _places(inputs: tuple[Field, ...]) -> _Places:
     """Return the places of the inputs in a row, cached because the look-up takes longer than a row's arithmetic."""
     are_numbers = (isinstance(field, NumericField) and not field.key and field.type != "float4" for field in inputs)
-    return _Places(tuple(field.source for field in inputs), all(are_numbers))
+    have_codes_within = any(field.key and isinstance(field, CategoricalField | TextField) for field in inputs)
+    return _Places(tuple(field.source for field in inputs), all(are_numbers), have_codes_within)
 
 
 def _check_inputs(encoder: Encoder, row: Mapping[str, JSON]) -> None:
@@ -206,7 +204,12 @@ def _text_of(field: CategoricalField | TextField, value: JSON) -> str | None:
     """Return a JSON value as the server casts it to text; NaN is what pandas has for a text that is missing."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = value.text if isinstance(value, WrittenNumber) else str(value)
+    if type(value) is float and value.is_integer() and field.key is None and isinstance(field, CategoricalField):
+        # pandas makes 1 and 2 of a column with gaps 1.0 and 2.0
+        return text if text in field.codes else str(int(value))
     # char(n) is padded in JSON, and not where it is cast to text
     return text.rstrip(" ") if field.type == "bpchar" else text
 
@@ -230,7 +233,8 @@ def coded(field: CategoricalField | TextField, values: Sequence[JSON]) -> Array:
 
 
 def _check_text(field: CategoricalField | TextField, value: JSON) -> None:
-    if isinstance(value, list | dict):
+    """Refuse what is no text and has none, an array or pandas' NA for example. Raises ShapeMismatch."""
+    if type(value) not in _TEXTS and not isinstance(value, str | Number):
         raise ShapeMismatch(f"input {field.column!r}: expected a text, got {shown(value)}", hint=KNOWN)
 
 
@@ -257,7 +261,7 @@ def _field_from_value(field: Field, value: JSON) -> Array:
 
 
 def _is_number(value: JSON) -> TypeGuard[float]:
-    return type(value) in (int, float)  # true and false are integers to Python
+    return type(value) in _NUMBER_TYPES  # true and false are integers to Python
 
 
 def _numbers(field: NumericField | TensorField, value: Any) -> Array:

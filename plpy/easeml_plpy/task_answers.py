@@ -22,10 +22,10 @@ def infer_output(session: Session, dataset: str, given: str, inputs: bytes | Non
     if inputs is None:
         raise ShapeMismatch("input: expected a value, got NULL")
     encoder = chosen.data.encoder
-    if given == "json" and encoder.objects is not None:
-        fields = fields_from_values(encoder, _object_by_column(encoder.objects, row_of_text(inputs.decode())))
-    elif given == "json":
-        fields = fields_from_values(encoder, _by_columns(row_of_text(inputs.decode())))
+    if given == "json":
+        row = row_of_text(inputs.decode(), encoder)
+        by_column = _by_columns(row) if encoder.objects is None else _object_by_column(encoder.objects, row)
+        fields = fields_from_values(encoder, by_column)
     else:
         fields = FIELDS[given](encoder, inputs)
     outputs = outputs_of(chosen, fields)[0]

@@ -150,7 +150,7 @@ def explained_row(question: Question) -> Iterator[Row]:
     seed = question.count("seed", 0, 2**32 - 1)
     served = restored(question.session, question.examined)
     encoder = served.data.encoder
-    values = row_of_text(question.options["inputs"])
+    values = row_of_text(question.options["inputs"], encoder)
     row = fields_from_values(encoder, values)
     check_finite(encoder.inputs, row)
     features = features_of(encoder)

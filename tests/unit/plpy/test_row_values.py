@@ -22,6 +22,9 @@ from easeml_plpy.row_values import (
     row_of_text,
 )
 
+KIND = CategoricalField(column="kind", type="text", missing=(0,), categories=("a", "true", "1", "1.5", "nan"))
+OF_KIND = Encoder((KIND,), (1,), LabelTarget("y", "text", ("a", "b")))
+
 
 def stored(values: list[float | None], sizes: tuple[int, ...]) -> bytes:
     """A double precision[] as array.h lays it out, without its length word."""
@@ -65,7 +68,7 @@ def test_a_rank_or_size_that_lies_is_refused() -> None:
 
 
 def test_a_row_is_an_object() -> None:
-    assert row_of_text('{"x": 1, "y": [null, 2.5]}') == {"x": 1, "y": [None, 2.5]}
+    assert row_of_text('{"x": 1, "y": [null, 2.5]}', OF_KIND) == {"x": 1, "y": [None, 2.5]}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ def test_a_row_is_an_object() -> None:
 )
 def test_what_is_no_row_is_refused_in_a_line(text: str | None, message: str) -> None:
     with pytest.raises(ShapeMismatch, match=message) as caught:
-        row_of_text(text)
+        row_of_text(text, OF_KIND)
     assert len(str(caught.value)) < 300
 
 
@@ -196,9 +199,6 @@ def test_what_is_no_time_is_refused_and_no_other_moment(value: Any) -> None:
         moment(value)
 
 
-KIND = CategoricalField(column="kind", type="text", missing=(0,), categories=("a", "true", "1", "1.5", "nan"))
-
-
 @pytest.mark.parametrize("values", list(permutations([True, 1, "a", None, 1.5])))
 def test_the_code_of_a_category_is_the_same_beside_any_other(values: tuple[Any, ...]) -> None:
     expected = {True: 1, "a": 0, None: -1, 1.5: 3}
@@ -207,11 +207,43 @@ def test_the_code_of_a_category_is_the_same_beside_any_other(values: tuple[Any, 
     ]
 
 
+def test_a_number_is_the_category_that_the_server_writes() -> None:
+    """jsonb keeps the digits of a number, and its text is what training has seen."""
+    width = CategoricalField(
+        column="size.width", within="size", type="jsonb", categories=("1.50", "1.5", "0.0000001", "1")
+    )
+    height = NumericField(column="size.height", within="size", type="jsonb")
+    encoder = Encoder((width, height), (2,), OF_KIND.target)
+    for code, text in enumerate(width.categories):
+        row = row_of_text(f'{{"size": {{"width": {text}, "height": 2.50}}}}', encoder)
+        assert [each.tolist() for each in fields_from_values(encoder, row)] == [[code], [2.5]]
+    with pytest.raises(ShapeMismatch, match="got a number"):
+        row_of_text("1.50", encoder)
+
+
 def test_a_text_that_pandas_has_as_nan_is_missing() -> None:
     words = TextField(column="kind", type="text", analyzer="words", width=2)
     for nan in (math.nan, np.float64(np.nan)):
         assert coded(KIND, ["a", nan]).tolist() == [0, -1]
         assert coded(words, [nan]).tolist() == coded(words, [None]).tolist()
-        encoder = Encoder((KIND,), (1,), LabelTarget("y", "text", ("a", "b")))
-        assert fields_from_rows(encoder, [{"kind": nan}, {"kind": "a"}])[0].tolist() == [-1, 0]
+        assert fields_from_rows(OF_KIND, [{"kind": nan}, {"kind": "a"}])[0].tolist() == [-1, 0]
     assert coded(KIND, ["nan"]).tolist() == [4]
+
+
+def test_the_numbers_that_pandas_makes_of_categories_with_gaps_are_the_categories() -> None:
+    assert coded(KIND, [1.0, math.nan, 1.5, 2.0]).tolist() == [2, -1, 3, 5]
+    told_apart = CategoricalField(column="kind", type="text", categories=("1", "1.0"))
+    assert coded(told_apart, [1, 1.0, "1.0"]).tolist() == [0, 1, 1]
+    assert coded(CategoricalField(column="x.kind", within="x", type="jsonb", categories=("1",)), [1.0]).tolist() == [1]
+
+
+@pytest.mark.parametrize("field", [KIND, TextField(column="kind", type="text", analyzer="words", width=2)])
+@pytest.mark.parametrize("value", [["a"], {"a": 1}, b"a", object()], ids=["array", "object", "bytes", "other"])
+def test_what_has_no_text_is_refused(field: CategoricalField | TextField, value: Any) -> None:
+    encoder = Encoder((field,), (1,), OF_KIND.target)
+    for fields_of in (
+        lambda: fields_from_rows(encoder, [{"kind": value}]),
+        lambda: fields_from_values(encoder, {"kind": value}),
+    ):
+        with pytest.raises(ShapeMismatch, match="input 'kind': expected a text, got"):
+            fields_of()
