@@ -80,8 +80,8 @@ def eight_bits(picture: Image.Image, path: Path, mode: str) -> Image.Image:
 
 
 def is_grey(picture: Image.Image) -> bool:
-    """Return whether a picture has greys and nothing else."""
-    return picture.mode in ("1", "L") or has_wide_greys(picture)
+    """Return whether a picture has greys and no colours."""
+    return picture.mode in ("1", "L", "LA") or has_wide_greys(picture)
 
 
 def has_wide_greys(picture: Image.Image) -> bool:

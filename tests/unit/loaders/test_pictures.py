@@ -70,10 +70,10 @@ def test_black_strokes_on_a_transparent_ground_are_on_white_where_no_alpha_is_wa
     assert read_picture(tmp_path / name, Wanted((4, 6, 4), None)) == drawing.tobytes()
 
 
-@pytest.mark.parametrize("mode", ["LA", "PA", "P", "L", "RGB", "1"])
+@pytest.mark.parametrize("mode", ["LA", "P", "L", "RGB", "1"])
 def test_whatever_says_what_is_transparent_is_heeded(tmp_path, mode):
-    if mode in ("LA", "PA"):
-        picture, options = Image.new("LA", (6, 4), (0, 0)), {}
+    if mode == "LA":
+        picture, options = Image.new(mode, (6, 4), (0, 0)), {}
         picture.putpixel((2, 1), (0, 255))
         name = "some.png"
     else:
@@ -81,6 +81,7 @@ def test_whatever_says_what_is_transparent_is_heeded(tmp_path, mode):
         picture.putpixel((2, 1), 1 if mode != "RGB" else (1, 1, 1))
         options, name = {"transparency": 0 if mode != "RGB" else (0, 0, 0)}, "some.png"
     picture.save(tmp_path / name, **options)
+    assert picture_size(tmp_path, [(name, "a")]) == (4, 6, 1 if mode in ("1", "L", "LA") else 3)
     pixels = np.frombuffer(read_picture(tmp_path / name, WANTED), np.uint8).reshape(4, 6, 3)
     assert (np.delete(pixels.reshape(24, 3), 8, 0) == 255).all()
     if mode != "1":
