@@ -108,6 +108,9 @@ class NodeUnitSession:
             return await self._batch(BATCHES[procedure], json.loads(text)["batch"])
         if procedure not in WORK:
             raise TrialFailed(f"{procedure} needs slots of the control server", hint="Add slots to segment local.")
+        return await self._alone(procedure, text)
+
+    async def _alone(self, procedure: str, text: str) -> Result:
         try:
             return await self._unit(procedure, text)
         except psycopg.Error as error:
@@ -146,8 +149,9 @@ class NodeUnitSession:
         """Carry out the members of a batch one after another: each is recorded, or fails, by itself."""
         n_bytes, failures = 0, {}
         for unit in units:
+            self._check_cancelled()  # which may have come when nothing was under way
             try:
-                n_bytes += int((await self.call(procedure, json.dumps(unit)))["pruned_bytes"])
+                n_bytes += int((await self._alone(procedure, json.dumps(unit)))["pruned_bytes"])
             except SlotLost:
                 raise
             except EasemlError as error:

@@ -154,7 +154,8 @@ async def advance_as(
     parameters = {name: value for name, value in conninfo_to_dict(dsn).items() if name != "password"}
     bounds = f"-c statement_timeout={most_seconds:.0f}s -c client_connection_check_interval=1s"
     options = f"{parameters.get('options', '')} {bounds}"
-    environment = {**os.environ, "EASEML_DSN": make_conninfo("", **{**parameters, "user": role, "options": options})}
+    environment = {name: value for name, value in os.environ.items() if name != "PGPASSWORD"}
+    environment["EASEML_DSN"] = make_conninfo("", **{**parameters, "user": role, "options": options})
     command = [sys.executable, "-m", "easeml_db", "refresh", "--advance", "--", dataset]
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,

@@ -119,19 +119,6 @@ def after(trial: Trial, unit: TrainingUnit) -> Trial:
     return moved
 
 
-def step_of(kind: str, epoch: int, position: int, *, n_partitions: int, max_epochs: int) -> int:
-    """Return the step of a unit: the inverse of `unit_at`. Tests carry the last epoch."""
-    if kind not in KINDS or not 1 <= epoch <= max_epochs or not 0 <= position < n_partitions:
-        raise InvalidArgument(
-            f"no {kind} unit at epoch {epoch}, position {position}: "
-            f"a trial has {max_epochs} epochs of {n_partitions} partitions"
-        )
-    if kind == "test" and epoch != max_epochs:
-        raise InvalidArgument(f"no test unit at epoch {epoch}: tests follow the last epoch, {max_epochs}")
-    half_epochs = 2 * (epoch - 1) + KINDS.index(kind)
-    return half_epochs * n_partitions + position
-
-
 def n_units_left(trial: Trial) -> dict[str, int]:
     """Count the units that a trial still has to do before its target, by kind, without walking through them."""
     if is_at_target(trial):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+
+import pytest
 
 from easeml_db.postgres.refreshes import Refreshes, advance_as
 
@@ -14,6 +17,18 @@ def test_what_a_process_says_is_told_and_the_services_password_is_not_given_to_t
     assert said is not None
     assert "the server cannot be reached" in said
     assert "secret" not in said
+
+
+def test_no_password_of_the_service_in_its_environment_is_offered_for_tenants(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """libpq would prefer it to that of the tenant in its file."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "password: ${PGPASSWORD-none}" >&2; exit 1\n', encoding="utf-8")
+    python.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(python))
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    assert asyncio.run(advance_as(NOWHERE, "anna", "houses")) == "password: none"
 
 
 def test_a_process_that_takes_too_long_is_killed() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from easeml_db.errors import InvalidArgument
 from easeml_db.words.tenant import Tenant
 from easeml_db.words.topology import Segment, Slot
-from easeml_db.words.training_unit import n_steps_total, n_units_left, next_unit, step_of, unit_at, unit_seed
+from easeml_db.words.training_unit import n_steps_total, n_units_left, next_unit, unit_at, unit_seed
 from easeml_db.words.trial import (
     RUN_STATUSES,
     RUN_TRANSITIONS,
@@ -87,19 +87,6 @@ def test_validation_follows_training_in_the_same_order(trial):
         assert train[0].partition_number == trial.trial_number % p
 
 
-@given(TRIALS)
-def test_step_of_is_the_inverse_of_unit_at(trial):
-    for step, unit in enumerate(life_of(trial)):
-        back = step_of(
-            unit.kind,
-            unit.epoch,
-            unit.position,
-            n_partitions=trial.n_partitions,
-            max_epochs=trial.max_epochs,
-        )
-        assert unit.step == back == step
-
-
 @given(TRIALS, st.data())
 def test_units_left_are_those_that_follow(trial, data):
     units = life_of(trial)
@@ -115,15 +102,6 @@ def test_steps_outside_a_life_are_refused(step):
     trial = Trial(1, 1, 1, n_partitions=3, max_epochs=2, n_steps_done=0, status="waiting")
     with pytest.raises(InvalidArgument, match="steps 0 to 14"):
         unit_at(trial, step)
-
-
-@pytest.mark.parametrize(
-    ("kind", "epoch", "position"),
-    [("rest", 1, 0), ("train", 0, 0), ("train", 3, 0), ("train", 1, 3), ("test", 1, 0)],
-)
-def test_units_that_do_not_exist_have_no_step(kind, epoch, position):
-    with pytest.raises(InvalidArgument):
-        step_of(kind, epoch, position, n_partitions=3, max_epochs=2)
 
 
 def test_seeds_never_change():

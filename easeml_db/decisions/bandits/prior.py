@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,6 @@ class Prior:
     def latent(self, quality: float) -> float:
         """A quality on the scale of the belief."""
         return float(to_latent(np.asarray(quality), self.link))
-
-    def restricted(self, arms: NDArray[np.intp]) -> Prior:
-        """The same belief about some of the arms, in the order given."""
-        return replace(self, mean=self.mean[arms], covariance=self.covariance[np.ix_(arms, arms)])
 
 
 def to_latent(qualities: NDArray[np.float64], link: str) -> NDArray[np.float64]:

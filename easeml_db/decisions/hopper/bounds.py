@@ -20,16 +20,6 @@ def shared_bound(trial_seconds: Sequence[float], n_slots: int) -> float:
     return max(max(trial_seconds, default=0.0), sum(trial_seconds) / n_slots)
 
 
-def holder_bound(unit_seconds: Sequence[Sequence[float]]) -> float:
-    """Bound in seconds of one epoch where each partition has one holder: the largest row or column sum.
-
-    `unit_seconds[i][j]` is the time of trial i on the segment that holds partition j, shape (n_trials, p).
-    """
-    rows = [sum(row) for row in unit_seconds]
-    columns = [sum(column) for column in zip(*unit_seconds, strict=True)]
-    return max([*rows, *columns], default=0.0)
-
-
 def workload_bound(workload: Workload) -> float:
     """Bound in seconds of a whole workload, wherever partitions are held and however fast the slots are.
 

@@ -79,11 +79,6 @@ class GreenplumSegment:
         return sql.SQL("gp_segment_id = {}").format(sql.Literal(self.content))
 
     @property
-    def and_here(self) -> sql.Composable:
-        """The same, behind another condition."""
-        return sql.SQL(" AND {}").format(self.here)
-
-    @property
     def lead(self) -> sql.Composable:
         """The first column of a row that is sent here."""
         return sql.SQL("{}::integer AS segment_key, ").format(sql.Literal(self.key))

@@ -57,14 +57,18 @@ def train_stacked(
 ) -> list[Training | TrialFailed]:
     """Train each trial on its own rows, the first `n_steps` of its steps together; return the result of each.
 
-    Raises NotStackable, before anything has changed, ShapeMismatch and InvalidData.
+    Raises NotStackable, MemoryError and RuntimeError before anything has changed, ShapeMismatch and InvalidData; and
+    TrialFailed if trials have trained only a part of their passes.
     """
     for trial, own in zip(trials, passes, strict=True):
         check_rows(trial.task, own.inputs, own.targets)
     stack = Stack(trials, passes)
     losses = stack.train(n_steps, pause)
-    stack.put_back()
-    return [stack.finish(place, list(losses[:, place]), pause) for place in range(len(trials))]
+    try:
+        stack.put_back()
+        return [stack.finish(place, list(losses[:, place]), pause) for place in range(len(trials))]
+    except (MemoryError, RuntimeError) as error:
+        raise TrialFailed(f"trials that trained together could not go on alone: {error}") from error
 
 
 def repeat_stacked(trial: TorchTrial, own: Pass, stack: Sequence[int], pause: Pause) -> None:

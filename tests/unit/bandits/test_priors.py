@@ -109,14 +109,6 @@ def test_without_history_arms_are_independent() -> None:
     assert math.sqrt(prior.noise_variance) == pytest.approx(0.02)
 
 
-def test_a_restricted_prior_is_the_same_belief_in_the_order_given() -> None:
-    prior = make_prior("empirical", history(8))
-    part = prior.restricted(np.array([3, 1]))
-    assert part.mean.tolist() == [prior.mean[3], prior.mean[1]]
-    assert part.covariance[0, 1] == prior.covariance[3, 1]
-    assert (part.degrees_of_freedom, part.link) == (prior.degrees_of_freedom, prior.link)
-
-
 @given(st.floats(0.005, 0.995), st.sampled_from(LINKS))
 def test_links_have_an_inverse(quality: float, link: str) -> None:
     assert float(to_quality(to_latent(np.array(quality), link), link)) == pytest.approx(quality)

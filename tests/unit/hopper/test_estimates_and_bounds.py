@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.decisions.hopper.bounds import holder_bound, shared_bound, workload_bound
+from easeml_db.decisions.hopper.bounds import shared_bound, workload_bound
 from easeml_db.decisions.hopper.contract import Placement, Workload
 from easeml_db.decisions.hopper.estimates import ObservedUnit, UnitSeconds
 from easeml_db.errors import InvalidArgument
@@ -15,9 +15,7 @@ from easeml_db.words.trial import Trial
 def test_bounds():
     assert shared_bound([4.0, 1.0, 1.0], 2) == 4.0
     assert shared_bound([2.0, 2.0, 2.0], 2) == 3.0
-    assert holder_bound([[1.0, 2.0], [3.0, 1.0]]) == 4.0
-    assert holder_bound([[1.0, 5.0], [1.0, 5.0]]) == 10.0
-    assert shared_bound([], 3) == holder_bound([]) == 0.0
+    assert shared_bound([], 3) == 0.0
     with pytest.raises(InvalidArgument, match="n_slots"):
         shared_bound([1.0], 0)
 
@@ -25,7 +23,7 @@ def test_bounds():
 def test_the_bound_of_a_workload_is_that_of_its_placement():
     rows = ((1.0, 2.0), (3.0, 1.0), (1.0, 1.0))
     assert workload_bound(Workload(rows, Placement.shared([1, 2], 2))) == shared_bound([3.0, 4.0, 2.0], 2) == 4.5
-    assert workload_bound(Workload(rows, Placement.one_holder_each([1, 2]), n_rounds=3)) == 3 * holder_bound(rows)
+    assert workload_bound(Workload(rows, Placement.one_holder_each([1, 2]), n_rounds=3)) == 3 * 5.0
     replicated = Placement(2, {1: 1, 2: 2}, (frozenset({1}), frozenset({1, 2})))
     assert workload_bound(Workload(rows, replicated)) == 5.0  # only slot 1 holds partition 0
     assert workload_bound(Workload(rows, Placement.shared([1, 2], 2), speeds={1: 2.0})) == 3.0

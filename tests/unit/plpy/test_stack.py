@@ -183,3 +183,17 @@ def test_what_cannot_be_stacked_is_refused_before_anything_changes() -> None:
     text = table_task("classification", WORDS, 3)
     with pytest.raises(NotStackable):
         together([start("mlp", text, seed) for seed in range(2)], passes(text, [20, 20]))
+
+
+def test_a_stack_that_fails_when_trials_have_moved_on_is_no_failure_that_leaves_them_unchanged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Trained once more over the same rows, one at a time, they would have done the first steps twice."""
+    trials = [start("mlp", FLAT, seed) for seed in range(2)]
+
+    def is_too_large(*_: Any, **__: Any) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(trials[1], "take_over", is_too_large)
+    with pytest.raises(TrialFailed, match="trials that trained together could not go on alone"):
+        together(trials, passes(FLAT, [40, 40]))
