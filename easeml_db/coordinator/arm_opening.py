@@ -200,16 +200,16 @@ class ArmOpening:
         self._refused = {run_id: until for run_id, until in self._refused.items() if until > now_seconds}
         if await self._open_for_races(now_seconds):
             return True
-        owners, passed_over = self._dispatcher.claims.owners(), self._passed_over()
+        with_own_slots, passed_over = self._dispatcher.claims.runs_with_own_slots(), self._passed_over()
         waiting = {*self._dispatcher.claims.runs_without_claim(), *self._refused}
         if passed_over is not None:
-            blocked = {*waiting, *self._kept_waiting(now_seconds), *passed_over, *owners}
+            blocked = {*waiting, *self._kept_waiting(now_seconds), *passed_over, *with_own_slots}
             if await self._open(now_seconds, blocked):
                 return True
-        with_room = self._dispatcher.claims.owners_with_room() if owners else []
-        if not with_room:
+        to_spare = self._dispatcher.claims.runs_with_own_slots_to_spare() if with_own_slots else []
+        if not to_spare:
             return False
-        others = {each.run_id for each in self._dispatcher.runs}.difference(with_room)
+        others = {each.run_id for each in self._dispatcher.runs}.difference(to_spare)
         return await self._open(now_seconds, waiting | others)
 
     async def _open_for_races(self, now_seconds: float) -> bool:

@@ -5,27 +5,27 @@ CREATE FUNCTION easeml.examined_trial(dataset text, trial_id bigint, OUT dataset
     OUT examined_trial_id bigint, OUT checkpoint_id bigint, OUT architecture text, OUT config jsonb, OUT metric text, OUT is_elsewhere boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    owner name;
+    of_tenant name;
     hint text;
     is_visible boolean := has_table_privilege('easeml.blocks', 'SELECT');
 BEGIN
     IF is_visible THEN
         -- One's own comes first; administrators name the datasets of others in full.
-        SELECT d.tenant, d.dataset_name INTO owner, dataset_name FROM easeml.datasets d
+        SELECT d.tenant, d.dataset_name INTO of_tenant, dataset_name FROM easeml.datasets d
         WHERE d.tenant = easeml.current_tenant() AND d.dataset_name = dataset OR d.tenant || '.' || d.dataset_name = dataset
         ORDER BY d.tenant = easeml.current_tenant() AND d.dataset_name = dataset DESC NULLS LAST LIMIT 1;
         -- Readers see that there is a dataset, but none of its rows. Rows on nodes are visible to the roles that would see them here.
-        is_visible := EXISTS (SELECT FROM easeml.blocks b JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name)
-            OR (owner = easeml.current_tenant() OR pg_has_role('easeml_coordinator', 'USAGE'))
-                AND EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = owner AND d.dataset_name = examined_trial.dataset_name AND d.shuffle IS NOT NULL);
+        is_visible := EXISTS (SELECT FROM easeml.blocks b JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = of_tenant AND d.dataset_name = examined_trial.dataset_name)
+            OR (of_tenant = easeml.current_tenant() OR pg_has_role('easeml_coordinator', 'USAGE'))
+                AND EXISTS (SELECT FROM easeml.datasets d WHERE d.tenant = of_tenant AND d.dataset_name = examined_trial.dataset_name AND d.shuffle IS NOT NULL);
         IF NOT is_visible THEN
             hint := easeml.near_names(dataset, (SELECT array_agg(DISTINCT CASE WHEN d.tenant = easeml.current_tenant() THEN d.dataset_name ELSE d.tenant || '.' || d.dataset_name END)
                 FROM easeml.datasets d WHERE d.tenant = easeml.current_tenant() OR pg_has_role('easeml_coordinator', 'USAGE')));
         END IF;
     END IF;
-    IF NOT is_visible AND owner IS NOT NULL THEN
+    IF NOT is_visible AND of_tenant IS NOT NULL THEN
         -- A query of its own, because a role that may only predict may not even call that function.
-        IF owner = easeml.current_tenant() THEN
+        IF of_tenant = easeml.current_tenant() THEN
             PERFORM easeml.fail('ML004', format('dataset %s was imported: it has no rows to measure', quote_literal(dataset)),
                 hint => 'easeml.predict and easeml.predict_table answer. Where it was trained, easeml.evaluate measures it.');
         END IF;
@@ -35,15 +35,15 @@ BEGIN
             hint => coalesce(hint, 'The tenant who made a dataset may see its rows. Whoever was given use of it may predict, and no more.'));
     END IF;
     IF trial_id IS NULL THEN
-        examined_trial_id := (easeml.answering_trial(owner, dataset_name)).trial_id;
+        examined_trial_id := (easeml.answering_trial(of_tenant, dataset_name)).trial_id;
         IF examined_trial_id IS NULL THEN
-            PERFORM easeml.fail_unanswered(owner, dataset_name, dataset);
+            PERFORM easeml.fail_unanswered(of_tenant, dataset_name, dataset);
         END IF;
     END IF;
     SELECT d.dataset_id, d.n_partitions, t.trial_id, t.best_checkpoint_id, t.architecture, t.config, r.metric, d.shuffle IS NOT NULL
     INTO dataset_id, n_partitions, examined_trial_id, checkpoint_id, architecture, config, metric, is_elsewhere
     FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
-    WHERE t.trial_id = coalesce(examined_trial.trial_id, examined_trial.examined_trial_id) AND d.tenant = owner AND d.dataset_name = examined_trial.dataset_name;
+    WHERE t.trial_id = coalesce(examined_trial.trial_id, examined_trial.examined_trial_id) AND d.tenant = of_tenant AND d.dataset_name = examined_trial.dataset_name;
     IF dataset_id IS NULL THEN
         PERFORM easeml.fail('ML003', format('dataset %s has no trial %s', quote_literal(dataset), trial_id), hint => 'SELECT trial_id FROM easeml.leaderboard lists them.');
     ELSIF checkpoint_id IS NULL THEN

@@ -33,15 +33,15 @@ COMMENT ON FUNCTION easeml.open_node_unit(jsonb) IS
 -- In PL/pgSQL, which keeps its plans: every unit asks.
 CREATE FUNCTION easeml.store_node_state(unit jsonb, told jsonb, segment_id integer, is_elsewhere boolean) RETURNS name LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    owner name;
+    of_tenant name;
 BEGIN
     INSERT INTO easeml.checkpoints (checkpoint_id, trial_id, tenant, epoch, n_bytes, sha256, is_elsewhere) OVERRIDING SYSTEM VALUE
     SELECT (told ->> 'checkpoint_id')::bigint, t.trial_id, t.tenant, (unit ->> 'epoch')::integer, (told ->> 'n_bytes')::bigint, told ->> 'sha256', store_node_state.is_elsewhere
-    FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint RETURNING tenant INTO owner;
+    FROM easeml.trials t WHERE t.trial_id = (unit ->> 'trial_id')::bigint RETURNING tenant INTO of_tenant;
     IF FOUND THEN
-        INSERT INTO easeml.checkpoint_copies (checkpoint_id, tenant, segment_id) VALUES ((told ->> 'checkpoint_id')::bigint, owner, store_node_state.segment_id);
+        INSERT INTO easeml.checkpoint_copies (checkpoint_id, tenant, segment_id) VALUES ((told ->> 'checkpoint_id')::bigint, of_tenant, store_node_state.segment_id);
     END IF;
-    RETURN owner;
+    RETURN of_tenant;
 END
 $$;
 COMMENT ON FUNCTION easeml.store_node_state(jsonb, jsonb, integer, boolean) IS

@@ -21,7 +21,7 @@ class Claims:
     ) -> None:
         self._board, self._runs, self._own = board, runs, own
         self._limits, self._placements = limits, placements
-        self._of_owner: dict[int, int] = {}  # claims of runs that have slots of their own, to these
+        self._with_own_slots: dict[int, int] = {}  # claims of runs that have slots of their own, to these
         self._of_run: dict[int, tuple[str, int]] = {}  # tenant and claims
         self._of_tenant: Counter[str] = Counter()
         self._n_in_service = 0
@@ -33,15 +33,15 @@ class Claims:
         claims = self._of_tenant.items()
         return self._n_in_service - sum(min(n, self._limits.of(tenant, default=n)) for tenant, n in claims)
 
-    def owners_with_room(self) -> list[int]:
+    def runs_with_own_slots_to_spare(self) -> list[int]:
         """Return the runs with slots of their own for which they have no open trial left."""
         self._count()
-        return [run_id for run_id, n in self._of_owner.items() if len(self._own.in_service(run_id)) > n]
+        return [run_id for run_id, n in self._with_own_slots.items() if len(self._own.in_service(run_id)) > n]
 
-    def owners(self) -> Collection[int]:
+    def runs_with_own_slots(self) -> Collection[int]:
         """Return the runs with slots of their own, or that wait for some: they get no others."""
         self._count()
-        return self._of_owner.keys()
+        return self._with_own_slots.keys()
 
     def has_claims(self, tenant: str) -> bool:
         """Return whether open trials of a tenant could have a slot."""
@@ -72,7 +72,7 @@ class Claims:
         if counted_for != self._counted_for:
             self._counted_for = counted_for
             self._n_in_service = self._own.n_shared()
-            changed = {*self._of_run, *self._of_owner, *(open_run.run_id for open_run in self._runs)}
+            changed = {*self._of_run, *self._with_own_slots, *(open_run.run_id for open_run in self._runs)}
         for run_id in changed:
             self._count_run(run_id)
 
@@ -80,16 +80,16 @@ class Claims:
         tenant, before = self._of_run.pop(run_id, ("", 0))
         if before:
             self._of_tenant[tenant] -= before
-        self._of_owner.pop(run_id, None)
+        self._with_own_slots.pop(run_id, None)
         open_run = self._runs.get(run_id)
         if open_run is None:
             return
-        is_owner = self._own.has_own(run_id)
-        if not is_owner and not open_run.has_work():
+        has_own_slots = self._own.has_own(run_id)
+        if not has_own_slots and not open_run.has_work():
             return
         n_claims = open_run.n_claims(self._placements.of(open_run.run), self._own.n_working(run_id))
-        if is_owner:
-            self._of_owner[run_id] = n_claims
+        if has_own_slots:
+            self._with_own_slots[run_id] = n_claims
             return
         self._of_run[run_id] = open_run.run.tenant, n_claims
         self._of_tenant[open_run.run.tenant] += n_claims

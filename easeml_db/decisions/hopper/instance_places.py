@@ -20,17 +20,17 @@ def place(
     `allocations` gives the slots of each trial, `instances` those of each instance by its number; `reserved` names
     trials whose placement has not been confirmed yet.
     """
-    room = _Room(allocations, before, instances, reserved)
-    if all(sum(room.placed.get(trial, {}).values()) == n for trial, n in allocations.items()):
-        return room.placed
-    waiting = [trial for trial in allocations if trial not in room.placed]
-    while waiting and room.n_free:
+    packing = _Packing(allocations, before, instances, reserved)
+    if all(sum(packing.placed.get(trial, {}).values()) == n for trial, n in allocations.items()):
+        return packing.placed
+    waiting = [trial for trial in allocations if trial not in packing.placed]
+    while waiting and packing.n_free:
         waiting.sort(key=lambda trial: (-allocations[trial], trial))
-        waiting += room.place(waiting.pop(0))
-    return room.placed
+        waiting += packing.place(waiting.pop(0))
+    return packing.placed
 
 
-class _Room:
+class _Packing:
     """The instances while trials are placed on them."""
 
     def __init__(

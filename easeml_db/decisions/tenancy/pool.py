@@ -50,8 +50,8 @@ class Pool:
             bandits, self._selector = self._selector.bandits, self._new_selector()
             for run_id in sorted(self._arms):
                 self._selector.join(run_id, bandits[run_id], most_seconds=self._most_seconds[run_id])
-        for role in self._runs_of:
-            self._renew_terms(role)
+        for name in self._runs_of:
+            self._renew_terms(name)
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         """Restore the memory that the policy of an earlier process recorded with its last decision, after all runs were
@@ -66,8 +66,8 @@ class Pool:
         policy = make_policy(self._tenancy.policy, seed=self._tenancy.seed)
         return Selector(policy, ARM_RULES[description(self._tenancy.policy).arm_rule])
 
-    def _renew_terms(self, role: str) -> None:
-        tenant, run_ids = self._tenancy.tenant(role), self._runs_of.get(role, set())
+    def _renew_terms(self, name: str) -> None:
+        tenant, run_ids = self._tenancy.tenant(name), self._runs_of.get(name, set())
         deadline = math.inf if tenant.deadline_seconds is None else tenant.deadline_seconds
         if run_ids:
             self._selector.share_terms(run_ids, weight=tenant.weight / len(run_ids), deadline_seconds=deadline)
@@ -90,9 +90,8 @@ class Pool:
         if before == run.arms:
             return
         self._costs.put(run.run_id, run.arms)
-        bandit = self._player(
-            run, prior
-        )  # refuses arms and priors that do not belong together: then nothing has joined
+        # It refuses arms and priors that do not belong together: then nothing has joined.
+        bandit = self._bandit_of(run, prior)
         self._arms[run.run_id] = run.arms
         if before is None:
             most_seconds = math.inf if run.max_seconds is None else run.max_seconds
@@ -104,7 +103,7 @@ class Pool:
         self._renew_terms(run.tenant)
         self._renew_unit()
 
-    def _player(self, run: Run, prior: Prior) -> RunBandit:
+    def _bandit_of(self, run: Run, prior: Prior) -> RunBandit:
         """Return a bandit with a run's past."""
         bandit = RunBandit(prior, self._costs.in_units(run.run_id))
         for event in _past(run):
@@ -118,7 +117,7 @@ class Pool:
         self._most_seconds.pop(run_id, None)
         if self._arms.pop(run_id, None) is not None:
             self._selector.leave(run_id)
-            tenant = next(role for role, run_ids in self._runs_of.items() if run_id in run_ids)
+            tenant = next(name for name, run_ids in self._runs_of.items() if run_id in run_ids)
             self._runs_of[tenant].discard(run_id)
             self._renew_terms(tenant)
 
