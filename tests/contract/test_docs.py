@@ -117,13 +117,13 @@ def folders_of(folder: Path) -> set[str]:
 
 
 def test_the_map_of_the_readme_shows_the_folders_that_there_are() -> None:
-    _, tree, _, floors, *_ = (
+    _, tree, _, layers, *_ = (
         (CLONE / "README.md").read_text(encoding="utf-8").split("## Map of the tree", 1)[1].split("```")
     )
     named = {line.split()[0].strip("/") for line in tree.splitlines() if line}
     assert not [name for name in named if not (CLONE / name).exists()]
     assert folders_of(CLONE) <= named
-    shown = set(re.findall(r"(\w+)/", floors))
+    shown = set(re.findall(r"(\w+)/", layers))
     assert folders_of(CLONE / "easeml_db") | folders_of(CLONE / "easeml_db" / "decisions") == shown
 
 

@@ -1,6 +1,6 @@
-"""Who may import whom: the rooms of the house, held by reading the imports with ast, without importing anything.
+"""Who may import whom: layers and packages, held by reading the imports with ast, without importing anything.
 
-A room may import itself, the words, `easeml_db.__version__` and what the table grants. The PL/Python body of
+A package may import itself, the words, `easeml_db.__version__` and what the table grants. The PL/Python body of
 easeml.begin_search imports `easeml_db.decisions.procedures.proposal`, so decisions must do with the standard library,
 numpy and scipy. Only `cli` wires everything. The papers' experiments import the product, and the product never them.
 """
@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = {
+TOP_PACKAGES = {
     "easeml_db": ROOT / "easeml_db",
     "easeml_plpy": ROOT / "plpy" / "easeml_plpy",
     "easeml_loaders": ROOT / "loaders" / "easeml_loaders",
     "easeml_model": ROOT / "reader" / "easeml_model",
     "easeml_experiments": ROOT / "experiments" / "easeml_experiments",
 }
-OURS = frozenset(PACKAGES)
+OURS = frozenset(TOP_PACKAGES)
 PRODUCT = ("easeml_db", "easeml_plpy", "easeml_loaders", "easeml_model")
 
 WORDS = ("errors", "words")
@@ -46,8 +46,8 @@ PASSING = tuple(
 )
 PORTS = ("easeml_db.coordinator.ports", *PASSING)
 
-# Rooms of easeml_db, floor by floor, and the modules of ours that each may import, besides itself and the words.
-ROOMS: dict[str, tuple[str, ...]] = {
+# Packages of easeml_db, layer by layer, and the modules of ours that each may import, besides itself and the words.
+PACKAGES: dict[str, tuple[str, ...]] = {
     "errors": ("easeml_plpy.errors",),
     "words": (),
     **dict.fromkeys(CORES, ()),
@@ -92,7 +92,7 @@ LAZY = frozenset({"optuna"})  # the same; the server imports procedures too
 
 def modules(package: str) -> list[tuple[str, Path]]:
     """Return (dotted name, file) of every module of a package."""
-    folder = PACKAGES[package]
+    folder = TOP_PACKAGES[package]
     found = []
     for path in sorted(folder.rglob("*.py")):
         parts = [package, *path.relative_to(folder).with_suffix("").parts]
@@ -123,8 +123,8 @@ def imports(name: str, path: Path, *, top_level_only: bool = False) -> set[str]:
     return found
 
 
-def room_of(name: str) -> str:
-    """Return the folder or module below the package; decisions are as many rooms as folders."""
+def package_of(name: str) -> str:
+    """Return the folder or module below the package; decisions are as many packages as folders."""
     parts = name.split(".")
     if len(parts) > 2 and parts[1] == "decisions":
         return ".".join(parts[1:3])
@@ -149,34 +149,34 @@ def offences(modules: list[tuple[str, Path]], found_in: Callable[[str, Path], se
     return {name: found for name, path in modules if (found := found_in(name, path))}
 
 
-ALL_MODULES = [module for package in PACKAGES for module in modules(package)]
+ALL_MODULES = [module for package in TOP_PACKAGES for module in modules(package)]
 DB_MODULES = modules("easeml_db")
 
 
-def test_every_room_is_in_the_table():
-    rooms = {room_of(name) for name, _ in DB_MODULES} - {"__init__"}
-    assert rooms <= set(ROOMS), "a new room: say in ROOMS and FOREIGN what it may import"
-    assert rooms <= set(FOREIGN)
+def test_every_package_is_in_the_table():
+    packages = {package_of(name) for name, _ in DB_MODULES} - {"__init__"}
+    assert packages <= set(PACKAGES), "a new package: say in PACKAGES and FOREIGN what it may import"
+    assert packages <= set(FOREIGN)
 
 
-def test_a_room_imports_only_itself_the_words_and_what_the_table_grants():
+def test_a_package_imports_only_itself_the_words_and_what_the_table_grants():
     def beyond(name, path):
-        granted = granted_to(room_of(name))
+        granted = granted_to(package_of(name))
         return {each for each in imports(name, path) if top_of(each) in OURS and not is_within(each, granted)}
 
     assert offences(DB_MODULES, beyond) == {}
 
 
-def granted_to(room: str) -> tuple[str, ...]:
-    """Return what of ours a room may import."""
-    words = WORDS[: WORDS.index(room)] if room in WORDS else WORDS
-    own = (f"easeml_db.{room}", "easeml_db.__version__")
-    return (*own, *(f"easeml_db.{word}" for word in words), *ROOMS.get(room, ()))
+def granted_to(package: str) -> tuple[str, ...]:
+    """Return what of ours a package may import."""
+    words = WORDS[: WORDS.index(package)] if package in WORDS else WORDS
+    own = (f"easeml_db.{package}", "easeml_db.__version__")
+    return (*own, *(f"easeml_db.{word}" for word in words), *PACKAGES.get(package, ()))
 
 
-def test_a_room_imports_from_outside_only_what_the_table_grants():
+def test_a_package_imports_from_outside_only_what_the_table_grants():
     def beyond(name, path):
-        return tops(imports(name, path)) - FOREIGN[room_of(name)] - OURS - sys.stdlib_module_names
+        return tops(imports(name, path)) - FOREIGN[package_of(name)] - OURS - sys.stdlib_module_names
 
     assert offences(DB_MODULES, beyond) == {}
 
@@ -186,7 +186,7 @@ def test_words_cores_ports_and_the_loop_have_no_clock_no_global_chance_and_no_wo
         found = imports(name, path)
         return tops(found) & IMPURE | {each for each in found if each.startswith("numpy.random.")}
 
-    assert offences([module for module in DB_MODULES if room_of(module[0]) in PURE], impure) == {}
+    assert offences([module for module in DB_MODULES if package_of(module[0]) in PURE], impure) == {}
 
 
 def test_what_takes_long_to_import_is_imported_where_it_is_used():
@@ -227,7 +227,7 @@ def test_what_runs_inside_a_segment_knows_no_coordinator_and_no_driver():
     assert offences(modules("easeml_plpy"), beyond) == {}
 
 
-def test_loaders_know_errors_and_no_other_room():
+def test_loaders_know_errors_and_no_other_package():
     granted, allowed = ("easeml_loaders", "easeml_plpy.errors"), OURS | {"numpy", "psycopg", "sklearn", "PIL"}
 
     def beyond(name, path):

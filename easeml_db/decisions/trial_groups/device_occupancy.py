@@ -17,8 +17,8 @@ DONE = 1e-9  # h_1 seconds left that are rounding
 
 
 class DeviceOccupancy:
-    """Occupants of devices. `report_seconds`: h_1 between two reports of a trial; `capacities`: most trials on a
-    device, where that is less than c."""
+    """Devices and the trials on them. `report_seconds`: h_1 between two reports of a trial; `capacities`: most trials
+    on a device, where that is less than c."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from easeml_db.decisions.trial_groups.profile import Profile
 
 
 class SharedCapacity:
-    """Occupants by trial, the free devices, and the resizes so far."""
+    """Placements by trial, the free devices, and the resizes so far."""
 
     def __init__(
         self, running: Sequence[RunningTrial], devices: Sequence[int], profile: Profile, capacities: Mapping[int, int]

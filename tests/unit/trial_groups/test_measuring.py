@@ -83,7 +83,7 @@ def test_pilots_that_hardly_overlap_are_repeated_then_done_without():
     assert measuring.result().measurements["n_discarded"] == 3
 
 
-def test_only_laps_while_all_train_count():
+def test_only_iterations_while_all_train_count():
     measuring = Measuring([1, 2], n_slots=2)
     for trial in (1, 2):
         measuring.record(Round((trial,)), [sample(trial, 0.1)])
