@@ -40,7 +40,7 @@ allow_missing_option = click.option(
 @dsn_option
 @json_option
 def backup(file: Path, overwrite: bool, folder: Path | None, dsn: str | None, as_json: bool) -> None:
-    """Write the whole database into FILE: data sets, runs, states, tasks with their examples, and your own tables.
+    """Write the whole database into FILE: datasets, runs, states, tasks with their examples, and your own tables.
 
     FILE is a dump of pg_dump -Fc. Runs continue meanwhile. It does not contain passwords of roles.
     """

@@ -78,7 +78,8 @@ def coordinator(
 
 
 health = listing(
-    "health", "Show the state of the service: coordinator, open runs, slots, and counters since the coordinator began.",
+    "health",
+    "Show the health of the service: coordinator, open runs, slots, and counters since the coordinator began.",
     empty="nothing", columns={
         "is_alive": "alive", "heartbeat_age_seconds": "heartbeat s", "n_queued_runs": "queued",
         "n_running_runs": "running", "oldest_queued_seconds": "waits s", "n_slots": "slots", "n_busy_slots": "busy",

@@ -22,7 +22,7 @@ STEADY_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """A run, its trials (best first), its events and the state of the slots, read at one instant."""
+    """A run, its trials (best first), its events and the status of the slots, read at one instant."""
 
     run: Row
     trials: Sequence[Row]
@@ -162,7 +162,7 @@ def telling_configs(trials: Sequence[Row]) -> list[Row]:
 
 
 def _standing(snapshot: RunSnapshot) -> tuple[str, int]:
-    """What deserves a line of its own: a change of state, or another tenth of the run."""
+    """What deserves a line of its own: a change of status, or another tenth of the run."""
     return snapshot.run["status"], int(10 * snapshot.share_done)
 
 

@@ -124,7 +124,7 @@ def leaderboard(run_id: int | None, dsn: str | None, as_json: bool) -> None:
 
 
 def _change_command(function: str, text: str) -> click.Command:
-    """Make a command that calls a function of the extension on a run, then shows the run's state."""
+    """Make a command that calls a function of the extension on a run, then shows the run's status."""
 
     @click.command(function, help=text)
     @click.argument("run_id", metavar="RUN", type=int)

@@ -54,7 +54,7 @@ def _follow(
 
 
 class BoardChanges:
-    """Prints a line for each run whose state or arms have changed."""
+    """Prints a line for each run whose status or arms have changed."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[object, ...]] = {}
@@ -69,7 +69,7 @@ class BoardChanges:
 
 
 def line(row: Row) -> str:
-    """Return the state of a run in one line."""
+    """Return the status of a run in one line."""
     arms = f"{row['n_closed']} closed, {row['n_open']} open, {row['n_waiting']} waiting"
     best = f"best {metric_text(row['best_quality'])}; " if row["n_closed"] else ""
     return f"{row['tenant']} {row['status']}: {arms}; {best}{last_words(row)}"

@@ -82,8 +82,8 @@ class RunReader:
             self._connection = None
 
     def read(self) -> RunSnapshot | None:
-        """The present state of the run; None while the server is away. Raises ServerUnavailable after a minute without
-        it.
+        """Return the run with its present status; None while the server is away. Raises ServerUnavailable after a
+        minute without it.
         """
         try:
             snapshot = self._read()

@@ -40,7 +40,7 @@ def tasks() -> str:
 
 @pages.get("/tasks/<int:task_id>")
 def task(task_id: int) -> str:
-    """One task: its facts, its history, and the state of its newest run."""
+    """One task: its facts, its history, and the status of its newest run."""
     with connected(g.login.dsn) as connection:
         found = _task(connection, task_id)
         story = rows(connection, "story", task=found["task_name"]) if found["is_own"] else []

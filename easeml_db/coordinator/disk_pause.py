@@ -1,6 +1,6 @@
 """A pause while a disk is full: the coordinator starts no units, and each pause is longer than the last.
 
-In each, the room of states that were pruned, or whose writing came to nothing, is made free again.
+In each, the room of states that were pruned, or whose writing was rolled back, is made free again.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Instances:
         self._since: dict[int, float] = {}  # when each was requested, or came up, or we took it over
 
     async def take_up(self) -> None:
-        """Find the instances of an earlier coordinator, and continue each in its present state."""
+        """Find the instances of an earlier coordinator, and continue each in its present status."""
         await self.count_local()
         for instance in await self._store.alive():
             self._known[instance.instance_id] = instance

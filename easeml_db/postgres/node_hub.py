@@ -131,7 +131,7 @@ class NodeHub:
             self._begin(self._sweep_quietly(lease_number))
 
     def make_room(self, lease_number: int) -> None:
-        """Begin to free what a full disk has to spare: garbage, and the room of writes that came to nothing.
+        """Begin to free what a full disk has to spare: garbage, and the room of writes that were rolled back.
 
         No autovacuum comes for so little, and after a crash the server has forgotten where it has room.
         """

@@ -13,7 +13,7 @@ class PostgresSlots:
         self._session = session
 
     async def all_slots(self) -> list[Slot]:
-        """Return all slots, in whatever state."""
+        """Return all slots, whatever their status."""
         return [Slot(**row) for row in await self._session.rows("slots")]
 
     async def lose(self, slot_id: int, reason: str) -> None:

@@ -55,7 +55,7 @@ class Rows:
         self.held: set[int] = set()
         self.ending: set[int] = set()  # runs whose search is over, and of which only a test is left
         self.unreadable: set[int] = set()
-        self.charged: dict[str, float] = {}  # slot seconds that came to nothing, by tenant
+        self.charged: dict[str, float] = {}  # slot seconds of units that failed or were cancelled, by tenant
         self.n_crashes: Counter[int] = Counter()  # by trial, since a unit of it was recorded
         self.tenancy = Tenancy()
         self.past_arms: list[PastArm] = []
@@ -122,24 +122,24 @@ class Rows:
         arms = tuple(changed if arm.arm_id == changed.arm_id else arm for arm in run.arms)
         self.runs_by_id[run_id] = replace(run, arms=arms)
 
-    # States
+    # Statuses
 
     def move_run(self, run_id: int, status: str) -> None:
-        """Change a run's state; NotAllowed where that may not follow."""
+        """Change a run's status; NotAllowed where that may not follow."""
         run = self.run(run_id)
         if not is_legal(RUN_TRANSITIONS, run.status, status):
             raise NotAllowed(f"run {run_id} cannot go from {run.status} to {status}")
         self.runs_by_id[run_id] = replace(run, status=status)
 
     def move_trial(self, trial_id: int, status: str) -> None:
-        """Change a trial's state; NotAllowed where that may not follow."""
+        """Change a trial's status; NotAllowed where that may not follow."""
         trial = self.trials[trial_id]
         if not is_legal(TRIAL_TRANSITIONS, trial.status, status):
             raise NotAllowed(f"trial {trial_id} cannot go from {trial.status} to {status}")
         self.trials[trial_id] = replace(trial, status=status)
 
     def move_trials(self, run_id: int, before: frozenset[str], status: str) -> None:
-        """Change the state of all trials of a run that are in one of the states `before`."""
+        """Change the status of all trials of a run that have one of the statuses `before`."""
         for trial in list(self.trials.values()):
             if trial.run_id == run_id and trial.status in before:
                 self.move_trial(trial.trial_id, status)

@@ -57,7 +57,7 @@ class SimulatedSlots(SimulatedPort):
     """SlotStore in memory."""
 
     async def all_slots(self) -> list[Slot]:
-        """Return all slots, in whatever state."""
+        """Return all slots, whatever their status."""
         self._life.call()
         return list(self._world.slots)
 

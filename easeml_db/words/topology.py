@@ -1,4 +1,7 @@
-"""Where units run: segments (places that hold partitions) and slots (sessions that run a unit at a time)."""
+"""Where units run: segments, which are places that hold partitions, and slots, which are sessions.
+
+A slot carries out one order at a time: a unit, a batch or a whole round.
+"""
 
 from __future__ import annotations
 

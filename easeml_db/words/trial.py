@@ -1,7 +1,7 @@
-"""A trial (one config being trained and measured), the states of runs and trials, and which may follow which.
+"""A trial (one config being trained and measured), the statuses of runs and trials, and which may follow which.
 
-A CHECK of the table of runs and a trigger on that of trials repeat these states; a contract test keeps all equal.
-`interrupted` is not a state: a view derives it from a running run that has no live coordinator.
+A CHECK of the table of runs and a trigger on that of trials repeat these statuses; a contract test keeps all equal.
+`interrupted` is not a status: a view derives it from a running run that has no live coordinator.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TRIAL_TRANSITIONS: Transitions = MappingProxyType(
 
 OPEN_TRIAL_STATUSES = frozenset({"waiting", "running", "paused"})
 RUNNABLE = frozenset({"waiting", "running"})
-"""States of a trial that has a unit to run; one that is paused has none."""
+"""Statuses of a trial that has a unit to run; one that is paused has none."""
 
 VISIT_ORDERS = ("cyclic", "free")
 
@@ -46,7 +46,7 @@ TRIAL_STATUSES = frozenset(TRIAL_TRANSITIONS)
 
 
 def is_legal(transitions: Transitions, before: str, after: str) -> bool:
-    """Return whether `after` may follow `before`; staying in a state is no transition, and so not legal."""
+    """Return whether `after` may follow `before`; keeping a status is no transition, and so not legal."""
     return after in transitions.get(before, frozenset())
 
 

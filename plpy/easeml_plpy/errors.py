@@ -66,7 +66,7 @@ class NotFound(EasemlError):
 
 
 class NotAllowed(EasemlError):
-    """The caller lacks the right, or the thing is in a state that does not allow it."""
+    """The caller lacks the right, or the status of the thing does not allow it."""
 
     sqlstate = "ML004"
 

@@ -49,7 +49,7 @@ CREATE INDEX slots_segment ON easeml.slots (segment_id);
 CREATE INDEX slots_instance ON easeml.slots (instance_id) WHERE instance_id IS NOT NULL;
 -- Small tables whose rows change every second: dead rows go before there are pages of them.
 ALTER TABLE easeml.slots SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
-COMMENT ON TABLE easeml.slots IS 'Sessions that run one unit at a time, each bound to one device; easeml.set_slots and the units themselves write them.';
+COMMENT ON TABLE easeml.slots IS 'Sessions that carry out one order at a time (a unit, a batch or a whole round), each bound to one device; easeml.set_slots and the units themselves write them.';
 COMMENT ON COLUMN easeml.slots.device IS 'cuda:N: a GPU; cpu: n_threads threads on any core; cpu:N: the N-th n_threads cores. Slots of a segment with the same cuda:N or cpu:N share it.';
 COMMENT ON COLUMN easeml.slots.instance_id IS 'The instance that it belongs to, or was taken for; it is reserved for that instance''s run.';
 COMMENT ON COLUMN easeml.slots.is_added IS 'Whether it was added for its instance, and is removed with it.';

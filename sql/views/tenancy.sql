@@ -55,7 +55,7 @@ COMMENT ON VIEW easeml.run_regret IS 'How much better each run may still get: th
 COMMENT ON COLUMN easeml.run_regret.run_id IS 'Number that easeml.select_models returned.';
 COMMENT ON COLUMN easeml.run_regret.tenant IS 'Tenant that owns the run.';
 COMMENT ON COLUMN easeml.run_regret.dataset_name IS 'Dataset that the run searches on.';
-COMMENT ON COLUMN easeml.run_regret.status IS 'State of the run, as in easeml.run_status.';
+COMMENT ON COLUMN easeml.run_regret.status IS 'Status of the run, as in easeml.run_status.';
 COMMENT ON COLUMN easeml.run_regret.best_quality IS 'Best quality of its closed arms; 0 before the first.';
 COMMENT ON COLUMN easeml.run_regret.largest_bound IS 'Largest upper bound of its waiting arms; null when none waits.';
 COMMENT ON COLUMN easeml.run_regret.estimated_gap IS 'Estimated regret: largest_bound minus best_quality, at least 0; null once the run has ended.';

@@ -171,12 +171,12 @@ class World(ABC):
         """End the session of a slot."""
 
     @abstractmethod
-    def run_state(self, run_id: int) -> str:
-        """Return the state of a run."""
+    def run_status(self, run_id: int) -> str:
+        """Return the status of a run."""
 
     @abstractmethod
     def trials(self, run_id: int) -> list[tuple[str, int]]:
-        """Return state and progress of all trials, by number."""
+        """Return status and progress of all trials, by number."""
 
     @abstractmethod
     def units(self, run_id: int) -> list[tuple[int, str, int, int]]:
@@ -188,7 +188,7 @@ class World(ABC):
 
     @abstractmethod
     def charged(self, tenant: str) -> float:
-        """Return the slot seconds that came to nothing, and that a tenant was charged for."""
+        """Return the slot seconds of units that failed or were cancelled, for which a tenant was charged."""
 
     @abstractmethod
     def n_beliefs(self, run_id: int) -> int:
@@ -371,7 +371,7 @@ class InMemory(World):
     def break_session(self, slot_id: int) -> None:
         self._world.lose_slot(slot_id)
 
-    def run_state(self, run_id: int) -> str:
+    def run_status(self, run_id: int) -> str:
         return self._tables.run(run_id).status
 
     def trials(self, run_id: int) -> list[tuple[str, int]]:
@@ -474,7 +474,7 @@ class OnPostgres(World):
     def break_session(self, slot_id: int) -> None:
         self._database.execute(BREAK, [f"easeml slot {slot_id}"])
 
-    def run_state(self, run_id: int) -> str:
+    def run_status(self, run_id: int) -> str:
         return str(self._database.value("SELECT status FROM easeml.runs WHERE run_id = %s", run_id))
 
     def trials(self, run_id: int) -> list[tuple[str, int]]:

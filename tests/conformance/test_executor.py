@@ -177,7 +177,7 @@ async def test_a_whole_round_is_one_order_on_one_slot_recorded_all_at_once_or_no
 
 @pytest.mark.covers("Executor.start", "RunStore.read", stale="Executor.start")
 @pytest.mark.worlds(*EVERYWHERE)
-async def test_a_batch_is_answered_once_and_each_member_is_recorded_or_comes_to_nothing_by_itself(world: World) -> None:
+async def test_a_batch_is_answered_once_and_each_member_is_recorded_or_fails_by_itself(world: World) -> None:
     await world.begin()
     run_id = await world.opened_run(world.ask_for_alike())
     run = await world.run(run_id)

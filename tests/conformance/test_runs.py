@@ -40,7 +40,7 @@ async def waiting_run(world: World) -> tuple[int, int]:
 
 
 def seen(world: World, run_id: int) -> tuple[object, ...]:
-    return world.run_state(run_id), world.trials(run_id), world.plan(run_id), world.events(run_id)
+    return world.run_status(run_id), world.trials(run_id), world.plan(run_id), world.events(run_id)
 
 
 @pytest.mark.covers("RunStore.open_runs", "RunStore.read")
@@ -150,7 +150,7 @@ async def test_a_run_fails_when_every_trial_failed(world: World) -> None:
     assert [state for state, _ in world.trials(run_id)] == ["failed", "failed"]
     assert world.events(run_id).count("failed") == 2
     await world.ports.runs.finish(run_id)
-    assert world.run_state(run_id) == "failed"
+    assert world.run_status(run_id) == "failed"
 
 
 @pytest.mark.covers("RunStore.finish")
@@ -159,9 +159,9 @@ async def test_the_end_of_a_run_stops_what_is_left_of_its_trials(world: World) -
     await world.ports.runs.fail_trial(run_id, trial_id, "diverged")
     await world.ports.runs.finish(run_id)
     assert [state for state, _ in world.trials(run_id)] == ["failed", "stopped"]
-    assert world.run_state(run_id) == "finished"
+    assert world.run_status(run_id) == "finished"
     await world.ports.runs.finish(run_id)
-    assert world.run_state(run_id) == "finished"
+    assert world.run_status(run_id) == "finished"
 
 
 @pytest.mark.covers("RunStore.note")
@@ -214,7 +214,7 @@ async def test_a_run_that_cannot_be_served_fails_and_its_trials_are_cancelled(wo
     with world.held(run_id):
         assert not await world.ports.runs.fail(run_id, "makes no sense")
     assert await world.ports.runs.fail(run_id, "makes\0 no sense")
-    assert world.run_state(run_id) == "failed"
+    assert world.run_status(run_id) == "failed"
     assert {status for status, _ in world.trials(run_id)} == {"cancelled"}
     assert world.events(run_id)[-1] == "refused"
     assert await world.ports.runs.fail(run_id, "again")
@@ -246,7 +246,7 @@ async def test_a_cancelled_run_stays_cancelled(world: World) -> None:
     world.cancel_run(run_id)
     for name in ("start", "fail_trial", "finish"):
         await write(world, name, run_id, trial_id)
-    assert world.run_state(run_id) == "cancelled"
+    assert world.run_status(run_id) == "cancelled"
     assert [state for state, _ in world.trials(run_id)] == ["cancelled", "cancelled"]
 
 

@@ -115,7 +115,7 @@ async def test_the_end_of_a_run_closes_its_open_arms(world: World) -> None:
     run = await world.run(world.ask_for_run())
     await world.ports.tenancy.open_arm(world.opening(run))
     await world.ports.runs.finish(run.run_id)
-    assert world.run_state(run.run_id) == "finished"
+    assert world.run_status(run.run_id) == "finished"
     with pytest.raises(NotFound):
         await world.ports.tenancy.open_arm(world.opening(run, arm=1))
 

@@ -202,7 +202,7 @@ def test_a_killed_coordinator_and_a_cancel_change_no_byte(
     ("search", "config"),
     [('{"architectures": 3}', None), (None, '{"learning_rate": "fast"}'), ('{}', None)],
 )  # fmt: skip
-def test_rows_that_a_tenant_wrote_himself_end_his_run_alone(
+def test_rows_that_a_tenant_wrote_into_the_tables_end_that_run_alone(
     points: Session, search: str | None, config: str | None
 ) -> None:
     with points.again() as other:

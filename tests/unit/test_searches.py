@@ -273,7 +273,7 @@ def test_a_time_limit_stops_trials_that_wait_for_a_decision() -> None:
     assert {trial.status for trial in ended.trials} == {"stopped"}
 
 
-def test_what_a_tenant_wrote_himself_ends_his_run_and_no_other() -> None:
+def test_a_config_that_a_tenant_wrote_into_a_table_ends_that_run_and_no_other() -> None:
     good, bad = run_of(1, search_of("tpe", n_configs=6)), run_of(2, search_of("tpe", n_configs=6))
     world = world_of([good, bad])
     for trial in bad.trials:  # a hyperparameter that is not in the space

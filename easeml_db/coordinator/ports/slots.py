@@ -11,7 +11,7 @@ class SlotStore(Protocol):
     """Reads slots, and records which of them work."""
 
     async def all_slots(self) -> list[Slot]:
-        """Return all slots, in whatever state."""
+        """Return all slots, whatever their status."""
 
     async def lose(self, slot_id: int, reason: str) -> None:
         """Mark a slot as lost: a unit still running there can no longer be recorded. A stale lease changes nothing."""

@@ -1,8 +1,8 @@
 """Model hopper parallelism (Cerebro, VLDB 2020): trials hop between partitions, one unit at a time.
 
 Pure decisions, values in and values out. Their invariants (section 3 of the paper): in each epoch a trial meets every
-partition exactly once, a trial is in at most one unit, a slot runs at most one unit, and a started unit is not
-pre-empted. There is no barrier, not even between epochs.
+partition exactly once, a trial is in at most one unit, a slot carries out at most one order (a unit, a batch or a whole
+round), and a started unit is not pre-empted. There is no barrier, not even between epochs.
 
     dispatcher.py           what runs next, of all runs on all slots; it names the parts that it is made of
     open_run.py             one run: its work (run_work.py), its arms (open_arms.py) and its allocation

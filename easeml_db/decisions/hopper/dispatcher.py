@@ -34,9 +34,10 @@ from easeml_db.words.training_unit import TrainingUnit
 
 
 class Dispatcher:
-    """Gives units of open runs to idle slots. A trial is in at most one unit or gang, a slot runs at most one unit.
+    """Gives units of open runs to idle slots. A trial is in at most one unit or gang.
 
-    A start is identified by the slot of its first unit; a gang keeps all its slots busy until it is answered.
+    A slot carries out at most one order: a unit, a batch or a whole round. A start is identified by the slot of its
+    first unit; a gang keeps all its slots busy until it is answered.
     """
 
     def __init__(self) -> None:
@@ -180,7 +181,7 @@ class Dispatcher:
         """Requeue a trial whose unit on this slot failed, after the slot has been answered."""
         open_run = self.runs.get(run_id)
         if open_run is not None:
-            open_run.came_to_nothing(trial_id, slot_id, is_counted=is_counted)
+            open_run.unit_failed(trial_id, slot_id, is_counted=is_counted)
             self.runs.touch(run_id)
 
     def failed(self, slot_id: int) -> None:

@@ -203,7 +203,7 @@ class OpenRun:
             self.work.seconds.pilot(trial_id, train_seconds, evaluate_seconds)
             self._arm_times.timed(trial_id)
 
-    def came_to_nothing(self, trial_id: int, slot_id: int, *, is_counted: bool) -> None:
+    def unit_failed(self, trial_id: int, slot_id: int, *, is_counted: bool) -> None:
         """Offer a trial again, on another slot first: its unit was lost or refused."""
         self.allocation.unit_lost(trial_id)
         if self.work.trial(trial_id) is None:

@@ -59,7 +59,7 @@ class TrialHistory:
     """The history of a trial that a procedure may see.
 
     `scores[k]` is the score after epoch inherited_epochs + k + 1, higher is better, nan for a failed epoch.
-    `state` is waiting, running, paused, finished, failed, cancelled or stopped. `target_epochs` None stands for
+    `status` is waiting, running, paused, finished, failed, cancelled or stopped. `target_epochs` None stands for
     max_epochs; `parent` is the trial number of which this one is a copy, `inherited_epochs` what it got there.
     `moments` says when each score was measured, in seconds since 1970, and `seconds` what its units took in all; a
     history that does not know leaves them out. `is_held` says that the trial's arm is not open yet: it opens, and the

@@ -95,7 +95,7 @@ class SpreadPacking:
         await self._control.execute(FINISH, [json.dumps(self._told), lease_number])
 
     async def clear(self) -> None:
-        """Remove what the nodes have of a dataset that came to nothing; the sweep does where one does not answer.
+        """Remove what the nodes have of a dataset whose packing failed; the sweep does where one does not answer.
 
         Whoever is interrupted while it commits does not know what came of it: the control server does.
         """

@@ -1,6 +1,6 @@
 """On a node: its rows of each block, encoded and packed, for the node that gets the block.
 
-They wait in a temporary table, where those of other nodes arrive: a dataset that comes to nothing leaves none behind.
+They wait in a temporary table, where those of other nodes arrive: a dataset whose packing fails leaves none behind.
 """
 
 from __future__ import annotations
