@@ -14,7 +14,7 @@ run_argument = click.argument("run_id", metavar="[RUN]", type=int, required=Fals
 
 
 def name_list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
-    """'a,"b,c"' as ["a", "b,c"]: split as a line of CSV."""
+    """Read 'a,"b,c"' as ["a", "b,c"]: it is split as a line of CSV."""
     if value is None:
         return None
     names = [name.strip() for name in next(csv.reader([value], skipinitialspace=True), [])]
@@ -24,7 +24,7 @@ def name_list(context: click.Context, parameter: click.Parameter, value: str | N
 
 
 def integer_list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[int] | None:
-    """'28,28' as [28, 28]."""
+    """Read '28,28' as [28, 28]."""
     names = name_list(context, parameter, value)
     try:
         return None if names is None else [int(name) for name in names]
@@ -33,7 +33,7 @@ def integer_list(context: click.Context, parameter: click.Parameter, value: str 
 
 
 def json_value(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    """A JSON text, or the JSON in @FILE."""
+    """Read a JSON text, or the JSON in @FILE."""
     if value is None:
         return None
     try:

@@ -37,7 +37,7 @@ class Environment:
 
 
 def this_environment() -> Environment:
-    """Where the running package is installed, and which folder keeps other users out of it."""
+    """Return where the running package is installed, and which folder keeps other users out of it."""
     import easeml_plpy
 
     libraries = Path(easeml_plpy.__file__).resolve().parent.parent
@@ -126,7 +126,7 @@ def how_to_find_packages(here: Environment, server: Row, *, is_private: bool) ->
 
 
 def _where_to_set(server: Row) -> str:
-    """Debian keeps a cluster's settings in /etc/postgresql/VERSION/CLUSTER, with the environment beside them."""
+    """Say where to set them: Debian has them in /etc/postgresql/VERSION/CLUSTER, with the environment beside them."""
     parts = Path(server["config_file"] or f"/etc/postgresql/{server['major']}/main/postgresql.conf").parts
     if len(parts) < 5 or parts[:3] != ("/", "etc", "postgresql"):
         return "Set these in the environment of whatever starts the server, then restart it:"
@@ -213,5 +213,5 @@ def _minor(version: str) -> str:
 
 
 def _folder(module: Row) -> str:
-    """The folder on the path in which a package was found."""
+    """Return the folder on the path in which a package was found."""
     return str(Path(module["file"]).parent.parent)

@@ -33,7 +33,7 @@ def _loaded(entry_point: EntryPoint) -> click.Command:
 
 
 def _substitute(name: str, what: str) -> click.Command:
-    """A command that takes any arguments, and fails with a message that says what to install."""
+    """Make a command that takes any arguments, and fails with a message that says what to install."""
 
     def fail() -> None:
         raise NotReady(f"the command {name} {what}", hint=EXPECTED.get(name, f"Install the package of {name} again."))

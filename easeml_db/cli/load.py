@@ -122,7 +122,7 @@ def load_csv(file: Path, delimiter: str, nulls: Sequence[str], types: str, desti
 
 
 def parse_types(text: str) -> dict[str, str]:
-    """'a=text,"b,c"=real' as a dictionary; the entries are split as a line of CSV."""
+    """Read 'a=text,"b,c"=real' as a dictionary; the entries are split as a line of CSV."""
     types: dict[str, str] = {}
     for entry in next(csv.reader([text]), []):
         name, equals, kind = entry.rpartition("=")
@@ -190,7 +190,7 @@ def write(destination: Destination, read: Callable[[source.Progress], Source]) -
 
 @contextmanager
 def progress_bar(table: str) -> Iterator[source.Progress]:
-    """A bar on standard error, where that is a terminal."""
+    """Show a bar on standard error, where that is a terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),

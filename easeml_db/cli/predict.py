@@ -136,7 +136,7 @@ def _inputs(row: Any) -> Any:
 
 
 def _numbers(value: Any) -> Any:
-    """Nested lists of numbers as floats: the driver sends arrays of one type."""
+    """Return nested lists of numbers as floats: the driver sends arrays of one type."""
     if isinstance(value, list):
         return [_numbers(item) for item in value]
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):

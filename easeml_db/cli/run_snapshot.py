@@ -79,7 +79,7 @@ class SlotSmoothing:
     last: dict[int, tuple[float, Row]] = field(default_factory=dict)
 
     def steady(self, slots: Sequence[Row], now_seconds: float) -> list[Row]:
-        """The slots; an idle one with the unit seen there less than a second ago, unless its trial has moved on."""
+        """Return the slots, an idle one with its unit of less than a second ago, unless its trial has moved on."""
         shown, elsewhere = [], {slot["trial_id"] for slot in slots if slot["status"] == "busy"}
         for slot in slots:
             if slot["status"] == "busy":
@@ -162,7 +162,7 @@ def telling_configs(trials: Sequence[Row]) -> list[Row]:
 
 
 def _standing(snapshot: RunSnapshot) -> tuple[str, int]:
-    """What deserves a line of its own: a change of status, or another tenth of the run."""
+    """Return what deserves a line of its own: a change of status, or another tenth of the run."""
     return snapshot.run["status"], int(10 * snapshot.share_done)
 
 

@@ -32,7 +32,7 @@ def _task(connection: Connection, task_id: int) -> Row:
 
 @pages.get("/")
 def tasks() -> str:
-    """Tasks, and the newest runs of all datasets."""
+    """Show tasks, and the newest runs of all datasets."""
     with connected(g.login.dsn) as connection:
         found, newest = rows(connection, "tasks"), rows(connection, "runs", limit=20)
     return render_template("tasks.html", tasks=found, runs=newest, is_live=_has_open(newest))
@@ -40,7 +40,7 @@ def tasks() -> str:
 
 @pages.get("/tasks/<int:task_id>")
 def task(task_id: int) -> str:
-    """One task: its facts, its history, and the status of its newest run."""
+    """Show one task: its facts, its history, and the status of its newest run."""
     with connected(g.login.dsn) as connection:
         found = _task(connection, task_id)
         story = rows(connection, "story", task=found["task_name"]) if found["is_own"] else []
@@ -59,7 +59,7 @@ def run_task(task_id: int) -> BaseResponse:
 
 @pages.get("/tasks/<int:task_id>/refine")
 def refine(task_id: int) -> str:
-    """Examples of a task with their pictures and switches, newest first."""
+    """Show examples of a task with their pictures and switches, newest first."""
     before = request.args.get("before", type=int)
     with connected(g.login.dsn) as connection:
         found = _task(connection, task_id)
@@ -71,7 +71,7 @@ def refine(task_id: int) -> str:
 
 @pages.get("/tasks/<int:task_id>/examples/<int:example_id>/<column>.png")
 def picture(task_id: int, example_id: int, column: str) -> Response:
-    """The picture of an example."""
+    """Send the picture of an example."""
     with connected(g.login.dsn) as connection:
         found = _task(connection, task_id)
         entry = next((each for each in _columns(found) if each["column"] == column and is_picture(each)), None)
@@ -112,7 +112,7 @@ def infer(task_id: int) -> tuple[str, int]:
 
 @pages.get("/runs")
 def runs() -> str:
-    """The newest runs of all datasets."""
+    """Show the newest runs of all datasets."""
     with connected(g.login.dsn) as connection:
         found = rows(connection, "runs", limit=200)
     return render_template("runs.html", runs=found, is_live=_has_open(found))
@@ -120,7 +120,7 @@ def runs() -> str:
 
 @pages.get("/runs/<int:run_id>")
 def run(run_id: int) -> str:
-    """One run: summary, leaderboard, learning curves, and why it waits."""
+    """Show one run: summary, leaderboard, learning curves, and why it waits."""
     with connected(g.login.dsn) as connection:
         found = one(connection, "run", f"run {run_id}", run_id=run_id)
         summary = [next(iter(row.values())) for row in rows(connection, "summary", run_id=run_id)]

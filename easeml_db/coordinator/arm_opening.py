@@ -253,7 +253,7 @@ class ArmOpening:
         await self.keep_records()
 
     def _kept_waiting(self, now_seconds: float) -> list[int]:
-        """The runs that were served already, while a newcomer is timed: its turn is before their next, for a moment."""
+        """Return the runs served already, while a newcomer is timed: its turn is before their next, for a moment."""
         served = self._pool.served_runs() if self._dispatcher.claims.is_newcomer_timed() else []
         if not served:
             self._held_since = None  # the interval begins once a tenant waits

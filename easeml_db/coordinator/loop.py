@@ -273,7 +273,7 @@ class Coordinator:
             await self._go_on()
 
     def _until_next(self) -> float:
-        """Seconds until there is something to do without a message: a heartbeat, a pause that ends, a due question."""
+        """Count seconds until something is due without a message: a heartbeat, a pause that ends, a due question."""
         now = self._clock.now_seconds()
         if self._reading:
             return 0.0

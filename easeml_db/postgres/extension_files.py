@@ -46,7 +46,7 @@ def texts() -> dict[str, str]:
 
 
 def fingerprint() -> str:
-    """A hash of the built extensions, to tell builds of one version apart."""
+    """Return a hash of the built extensions, to tell builds of one version apart."""
     return sha256("".join(build(extension) for extension in SOURCES).encode()).hexdigest()
 
 

@@ -172,7 +172,7 @@ def _speaks_of_another(error: EasemlError) -> bool:
 
 
 def order_json(order: Order, rank: int = 0, token: str = "", timeout_seconds: float = 0.0) -> str:
-    """A rank's part of an order as the unit procedures read it; token and timeout are a gang's."""
+    """Return a rank's part of an order as the unit procedures read it; token and timeout are a gang's."""
     parts = order.alone()
     if order.is_batch:
         return json.dumps({"batch": [_fields(part) for part in parts]})

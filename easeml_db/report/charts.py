@@ -144,14 +144,14 @@ def _bars(kind: int, lane: alt.Y, data: ChartData, frame: Frame) -> Any:
 
 
 def _retried(lane: alt.Y, frame: Frame) -> Any:
-    """An outline around units that were recorded by a later attempt."""
+    """Draw an outline around units that were recorded by a later attempt."""
     bars = _named_units().transform_filter("datum.attempt > 1")
     outlined = bars.mark_bar(height=alt.RelativeBandSize(0.98), fillOpacity=0, stroke=RED, strokeWidth=1.6)
     return outlined.encode(x="begin:Q", x2="end:Q", y=lane, opacity=frame.dim(1.0))
 
 
 def _failures(lane: alt.Y, lanes: Lanes, frame: Frame) -> Any:
-    """A red cross for each lost attempt and each failed trial; over slots they have a lane of their own."""
+    """Draw a red cross for each lost attempt and each failed trial; over slots they have a lane of their own."""
     source = alt.LookupData(data=alt.NamedData("trials"), key="trial", fields=["trial_name"])
     points = alt.Chart(alt.NamedData("failures")).transform_lookup(lookup="trial", from_=source)
     if lanes == "slot":
@@ -199,7 +199,7 @@ def curve_title(metric: str) -> str:
 
 
 def _value_axis(field: str, values: list[float]) -> alt.Y:
-    """The axis of a metric or loss: from the least to the largest value, with room around a single one."""
+    """Make the axis of a metric or loss: from the least to the largest value, with room around a single one."""
     scale, axis = alt.Scale(zero=False), alt.Axis(title=None, tickCount=6)
     if _is_logarithmic(field, values):
         scale = alt.Scale(type="log", nice=False)
@@ -211,13 +211,13 @@ def _value_axis(field: str, values: list[float]) -> alt.Y:
 
 
 def _is_logarithmic(field: str, values: list[float]) -> bool:
-    """Whether values span decades; metrics up to 1, such as accuracies, stay linear."""
+    """Return whether values span decades; metrics up to 1, such as accuracies, stay linear."""
     spans_decades = bool(values) and min(values) > 0 and max(values) > 50 * min(values)
     return spans_decades and (field == "loss" or max(values) > 1)
 
 
 def _decades(values: list[float]) -> list[float]:
-    """Powers of ten between the least and the largest value, at most MAX_DECADES in equal steps."""
+    """Return powers of ten between the least and the largest value, at most MAX_DECADES in equal steps."""
     lowest, highest = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     step = math.ceil((highest - lowest + 1) / MAX_DECADES)
     return [10.0**power for power in range(lowest, highest + 1, step)]

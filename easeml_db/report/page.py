@@ -79,7 +79,7 @@ def _json(value: Any) -> str:
 
 
 def _charts(data: ChartData) -> dict[str, Any]:
-    """Each chart's specification with the names of its data; the data once for all of them."""
+    """Return each chart's specification with the names of its data; the data once for all of them."""
     frame, drawn = Frame(), {}
     if data.figures.n_units:
         drawn["units_by_slot"] = (gantt(data, "slot", frame), "units slots trials failures pauses")

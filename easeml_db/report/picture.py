@@ -64,7 +64,7 @@ def _beside(*charts: Any) -> Any:
 
 
 def _best(data: ChartData) -> Any:
-    """The best trials with their colours: the legend."""
+    """Return the best trials with their colours: the legend."""
     n_best = len(data.datasets["best"]["place"])
     row = alt.Y("place:O").axis(None)
     base = alt.Chart(alt.NamedData("best"), width=BEST_WIDTH, height=24 * n_best)

@@ -82,7 +82,7 @@ def _unit(row: Row, zero: float, pauses: Sequence[Pause]) -> Unit:
 
 
 def _pauses(spans: Sequence[tuple[float, float]]) -> tuple[Pause, ...]:
-    """The gaps that are longer than PAUSE_SECONDS and than PAUSE_SHARE of the time in which some slot was busy."""
+    """Return the gaps longer than PAUSE_SECONDS and than PAUSE_SHARE of the time in which some slot was busy."""
     gaps, reached = [], 0.0
     for begin, end in spans:
         if begin > reached:
@@ -98,7 +98,7 @@ def _pauses(spans: Sequence[tuple[float, float]]) -> tuple[Pause, ...]:
 
 
 def _without(pauses: Sequence[Pause], seconds: float) -> float:
-    """Seconds since the first start as active seconds, at least 0."""
+    """Return seconds since the first start as active seconds, at least 0."""
     for pause in pauses:
         if seconds <= pause.at_seconds:
             break

@@ -12,7 +12,7 @@ UNKNOWN = "\N{EN DASH}"
 
 
 def duration_text(seconds: float | None) -> str:
-    """0.35 s, 7.2 s, 42 s, 3 min 4 s, 2 h 10 min, 3 d 4 h."""
+    """Write a duration as 0.35 s, 7.2 s, 42 s, 3 min 4 s, 2 h 10 min, 3 d 4 h."""
     if seconds is None:
         return UNKNOWN
     if 0 < seconds < 0.0005:
@@ -28,7 +28,7 @@ def duration_text(seconds: float | None) -> str:
 
 
 def bytes_text(n_bytes: int | None) -> str:
-    """512 bytes, 1.2 GB: decimal units, two or three digits."""
+    """Write a size as 512 bytes, 1.2 GB: decimal units, two or three digits."""
     if n_bytes is None:
         return UNKNOWN
     size, unit = float(n_bytes), 0
@@ -38,7 +38,7 @@ def bytes_text(n_bytes: int | None) -> str:
 
 
 def count_text(n: int, thing: str) -> str:
-    """1 trial, 8 trials, 20,000 units."""
+    """Write a count as 1 trial, 8 trials, 20,000 units."""
     return f"{n:,} {thing}" if n == 1 else f"{n:,} {thing}s"
 
 

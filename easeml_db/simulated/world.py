@@ -113,17 +113,17 @@ class SimulatedWorld:
         self.time.at(seconds, action)
 
     def add_run(self, run: Run) -> None:
-        """Somebody asks for a run."""
+        """Have somebody ask for a run."""
         self.tables.runs.add_run(run)
         self._notify(RunChanged(run.run_id))
 
     def cancel_run(self, run_id: int) -> None:
-        """Somebody cancels a run."""
+        """Have somebody cancel a run."""
         self.tables.runs.cancel_run(run_id)
         self._notify(RunChanged(run_id))
 
     def resume_run(self, run_id: int) -> None:
-        """Somebody resumes a run."""
+        """Have somebody resume a run."""
         self.tables.runs.resume_run(run_id)
         self._notify(RunChanged(run_id))
 
@@ -134,17 +134,17 @@ class SimulatedWorld:
         self.tables.runs.drop_run(run_id)
 
     def set_tenancy(self, tenancy: Tenancy) -> None:
-        """Somebody changes the policy, or a tenant's terms."""
+        """Have somebody change the policy, or a tenant's terms."""
         self.tables.tenancy = tenancy
         self._notify(TenantsChanged())
 
     def set_slots(self, slots: Sequence[Slot]) -> None:
-        """Somebody changes the table of slots."""
+        """Have somebody change the table of slots."""
         self.slots = tuple(slots)
         self._notify(SlotsChanged())
 
     def lose(self, slot_id: int) -> None:
-        """The coordinator gives a slot up."""
+        """Give a slot up, as the coordinator does."""
         self.tables.lost_slots.add(slot_id)
         self.slots = tuple(replace(slot, status="lost") if slot.slot_id == slot_id else slot for slot in self.slots)
 
@@ -156,7 +156,7 @@ class SimulatedWorld:
         return free
 
     def end_stuck(self, order: Order, started_seconds: float) -> None:
-        """A unit that was given up wakes and tries to be recorded; BrokenRule if it can."""
+        """Wake a unit that was given up, and let it try to be recorded; BrokenRule if it can."""
         if any(slot_id in self.tables.lost_slots for slot_id in order.slot_ids):
             with contextlib.suppress(EasemlError):
                 for one in order.by_trial():
@@ -164,17 +164,17 @@ class SimulatedWorld:
                 raise BrokenRule(f"a slot of {order.slot_ids} was given up, and its unit was recorded all the same")
 
     def lose_slot(self, slot_id: int, down_seconds: float = 0.0) -> None:
-        """All sessions of a slot break, and none can be opened for a while."""
+        """Break all sessions of a slot, and let none be opened for a while."""
         self._down_until[slot_id] = self.now_seconds + down_seconds
         for process in self._processes:
             process.break_session(slot_id)
 
     def stop(self) -> None:
-        """Somebody wants the active coordinator to end."""
+        """Have somebody end the active coordinator."""
         self._notify(StopRequested())
 
     def cut_off(self) -> None:
-        """The active coordinator loses its lock without noticing: another can take over while it goes on."""
+        """Take the active coordinator's lock away without its noticing: another can take over while it goes on."""
         self._holder = None
 
     def _notify(self, message: Message) -> None:
@@ -196,7 +196,7 @@ class SimulatedWorld:
             self._holder = None
 
     def device_of(self, slot_id: int) -> str:
-        """The device of a slot; a slot that was taken away has none."""
+        """Return the device of a slot; a slot that was taken away has none."""
         return next((slot.device_name for slot in self.slots if slot.slot_id == slot_id), "")
 
     def is_down(self, slot_id: int) -> bool:

@@ -161,5 +161,5 @@ def _place_of(step: int, n_partitions: int, max_epochs: int) -> tuple[str, int, 
 
 
 def _kind_of_half(half_epoch: int, max_epochs: int) -> str:
-    """A life is 2 E + 1 halves of p units: train, validate, train, validate, ..., test."""
+    """Return what a half is for: a life is 2 E + 1 halves of p units: train, validate, train, validate, ..., test."""
     return "test" if half_epoch == 2 * max_epochs else KINDS[half_epoch % 2]

@@ -48,7 +48,7 @@ slots_option = click.option(
 
 
 def _option(parameter: Parameter) -> Callable[[Command], Command]:
-    """The option of an experiment's own parameter."""
+    """Make the option of an experiment's own parameter."""
     if parameter.type is bool:
         return click.option(f"--{parameter.name}", is_flag=True, help=parameter.help)
     is_path = parameter.type is Path
@@ -60,7 +60,7 @@ def _option(parameter: Parameter) -> Callable[[Command], Command]:
 
 
 def _command(experiment: Experiment) -> click.Command:
-    """The sub-command of an experiment."""
+    """Make the sub-command of an experiment."""
 
     def run(
         as_json: bool, folder: Path | None, seed: int, is_quick: bool, n_slots: int | None = None, **values: Any
@@ -97,7 +97,7 @@ def _document(experiment: Experiment, result: Result, options: Options) -> dict[
 
 
 def _print(experiment: Experiment, result: Result, options: Options) -> None:
-    """The measures as a table, then why they differ."""
+    """Print the measures as a table, then why they differ."""
     click.echo(f"{experiment.name}: {experiment.source}; seed {options.seed}{', quick' * options.is_quick}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in COLUMNS:

@@ -63,7 +63,7 @@ class Count:
         return None if self.counted_bytes is None else self.counted_bytes / self.formula_bytes
 
     def row(self) -> dict[str, Any]:
-        """As the tables have it."""
+        """Return the row that the tables have."""
         return {
             "method": self.method,
             "formula": FORMULAS[self.method][0],
@@ -108,7 +108,7 @@ def _counts(runner: MethodRunner) -> Iterator[Count]:
 
 
 def _work(runner: MethodRunner, mop: Run, tasks: Run, state_bytes: int) -> cost.Workload:
-    """The numbers that the formulas take, as they are in these runs."""
+    """Return the numbers that the formulas take, as they are in these runs."""
     n_slots, setting, record = runner.server.n_slots, runner.setting, tasks.measured.record
     n_configs = len(record.errors)
     return cost.Workload(
@@ -132,7 +132,7 @@ def _parameter_bytes(runner: MethodRunner) -> int:
 
 
 def _measure(count: Count) -> Measure:
-    """Counted bytes relative to the formula; model hopping must stay within its formula."""
+    """Compare counted bytes with the formula; model hopping must stay within its formula."""
     name, work = f"{count.method}, counted / formula", count.work
     setting = f"{FORMULAS[count.method][0]}, p {work.n_workers}, |S| {work.n_configs}, k {work.n_epochs},"
     setting += f" m {work.state_bytes / 1e6:.2f} MB, batch {count.batch_size}: {count.formula_bytes / 1e6:,.1f} MB"
@@ -145,7 +145,7 @@ def _measure(count: Count) -> Measure:
 
 
 def _savings(counts: Sequence[Count]) -> Iterator[Measure]:
-    """Counted bytes of data-parallel training relative to those of model hopping, written and read."""
+    """Compare counted bytes of data-parallel training with those of model hopping, written and read."""
     (hopping,) = (count for count in counts if count.method == "model hopping, shared store")
     paper = cost.all_reduce(PAPER_SETTING) / cost.shared_store_hopping(PAPER_SETTING)
     for count in counts:

@@ -41,37 +41,37 @@ class Workload:
 
 
 def epoch_states(work: Workload) -> int:
-    """k m p |S|: each config's state once for each worker and epoch; the least possible with data that stay."""
+    """Return k m p |S|: each config's state once for each worker and epoch; the least possible with data that stay."""
     return work.n_epochs * work.state_bytes * work.n_workers * work.n_configs
 
 
 def model_hopping(work: Workload) -> int:
-    """k m p |S| + m |S|: a hop for each sub-epoch, and the last states."""
+    """Return k m p |S| + m |S|: a hop for each sub-epoch, and the last states."""
     return epoch_states(work) + work.state_bytes * work.n_configs
 
 
 def shared_store_hopping(work: Workload) -> int:
-    """2 k m p |S|: each hop is written to a store and read from it (section 5)."""
+    """Return 2 k m p |S|: each hop is written to a store and read from it (section 5)."""
     return 2 * epoch_states(work)
 
 
 def task_parallel(work: Workload) -> int:
-    """p <D> + m |S|: all data to every worker, and the last states."""
+    """Return p <D> + m |S|: all data to every worker, and the last states."""
     return work.n_workers * work.data_bytes + work.state_bytes * work.n_configs
 
 
 def bulk_synchronous(work: Workload) -> int:
-    """2 k m p |S|: after each epoch every worker sends its state and gets the mean."""
+    """Return 2 k m p |S|: after each epoch every worker sends its state and gets the mean."""
     return 2 * epoch_states(work)
 
 
 def parameter_server(work: Workload) -> int:
-    """2 k m p |S| ceil(|D| / (b p)): the same at every mini-batch."""
+    """Return 2 k m p |S| ceil(|D| / (b p)): the same at every mini-batch."""
     return 2 * epoch_states(work) * work.n_steps_per_epoch
 
 
 def all_reduce(work: Workload) -> int:
-    """k m p |S| ceil(|D| / (b p)): gradients without a server, at every mini-batch."""
+    """Return k m p |S| ceil(|D| / (b p)): gradients without a server, at every mini-batch."""
     return epoch_states(work) * work.n_steps_per_epoch
 
 

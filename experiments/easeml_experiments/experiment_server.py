@@ -40,7 +40,7 @@ class ExperimentServer:
 
     @contextmanager
     def session(self, user: str = ANALYST) -> Iterator[Session]:
-        """An autocommit session of the tenant, or of another role."""
+        """Open an autocommit session of the tenant, or of another role."""
         with connect_now(self.embedded.dsn(user), "easeml experiment", search_path=None) as session:
             session.execute("SET client_min_messages = warning")
             yield session

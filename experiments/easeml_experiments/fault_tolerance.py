@@ -60,7 +60,7 @@ def run(options: Options) -> Result:
 
 
 def _simulated(options: Options) -> list[Row]:
-    """Twenty epochs: slot 1 fails within the 3rd, slot 2 a few epochs later, and both come back together."""
+    """Simulate twenty epochs: slot 1 fails within the 3rd, slot 2 a few epochs later, and both come back together."""
     n, n_epochs = 8, 20
     holders = [[(q + k) % n + 1 for k in range(N_REPLICAS)] for q in range(n)]
     job = new_run(
@@ -106,7 +106,7 @@ def _simulated_measures(rows: Sequence[Row]) -> Iterator[Measure]:
 
 
 def _real(options: Options) -> tuple[list[Row], Row]:
-    """A run on four segments of one slot each; from a quarter to half of its units two slots are killed at once."""
+    """Train a run on four segments of one slot each; from a quarter to half of its units two slots are down at once."""
     n_epochs, space = (4, SPACE_QUICK) if options.is_quick else (30, SPACE)
     with private_server(1) as server:
         _add_segments(server)
@@ -203,7 +203,7 @@ def _real_measures(rows: Sequence[Row], checks: Row) -> Iterator[Measure]:
 
 
 def _epoch_ends(ends: Iterator[tuple[int, float]]) -> list[float]:
-    """When the last trial ended each epoch."""
+    """Return when the last trial ended each epoch."""
     last: dict[int, float] = {}
     for epoch, seconds in ends:
         last[epoch] = max(last.get(epoch, 0.0), seconds)
@@ -211,7 +211,7 @@ def _epoch_ends(ends: Iterator[tuple[int, float]]) -> list[float]:
 
 
 def _epoch_rows(name: str, began: float, ends: Sequence[float], away: Sequence[tuple[float, float]]) -> list[Row]:
-    """Each epoch with its seconds, and how many slots were away in the whole of it (mixed: in a part of it)."""
+    """Return each epoch with its seconds, and how many slots were away in the whole of it (mixed: in a part of it)."""
     rows = []
     for epoch, (start, end) in enumerate(zip([began, *ends[:-1]], ends, strict=True), start=1):
         rows.append({
@@ -243,7 +243,7 @@ def _n_cores() -> int:
 
 
 def _plot(rows: Sequence[Row]) -> Any:
-    """Seconds of each epoch, coloured by what was away."""
+    """Draw the seconds of each epoch, coloured by what was away."""
     import altair as alt
 
     panels = [

@@ -27,7 +27,7 @@ def run(options: Options) -> Result:
 
 
 def _runs(runner: MethodRunner, network: Network) -> Iterator[Run]:
-    """Every method over one network's trials."""
+    """Run every method over one network's trials."""
     seed = runner.options.seed
     for repeat in range(runner.setting.n_repeats):
         for method in _rotated(TAKING_TURNS, repeat):

@@ -17,7 +17,7 @@ TENANT_PRESETS = (
 
 
 def later(module: str) -> Callable[[Options], Result]:
-    """`run` of a module of this package, imported at the call. Raises NotReady where the extra is not installed."""
+    """Return `run` of a module of this package, imported at the call. Raises NotReady where the extra is missing."""
 
     def run(options: Options) -> Result:
         try:

@@ -52,20 +52,20 @@ class Timed:
         self.seconds = 0.0
 
     def put(self, candidate: Candidate) -> None:
-        """As the scheduler's own."""
+        """Mark a trial as idle, as the scheduler does."""
         self._timed(self._scheduler.put, candidate)
 
     def take(self, trial_id: int) -> None:
-        """As the scheduler's own."""
+        """Remove a trial from the idle ones, as the scheduler does."""
         self._timed(self._scheduler.take, trial_id)
 
     def serve(self, placement: Placement) -> bool:
-        """As the scheduler's own."""
+        """Serve other slots, as the scheduler does."""
         is_served: bool = self._timed(self._scheduler.serve, placement)
         return is_served
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
-        """As the scheduler's own."""
+        """Choose units to start, as the scheduler does."""
         chosen: list[Assignment] = self._timed(self._scheduler.choose, idle_slots, cached)
         return chosen
 
@@ -125,7 +125,7 @@ def run(options: Options) -> Result:
 
 
 def _rows(cell: Cell, options: Options, limit: float) -> Iterator[dict[str, Any]]:
-    """Each scheduler on each seed's draw, relative to random and to the bound."""
+    """Simulate each scheduler on each seed's draw, relative to random and to the bound."""
     options.say(cell.name)
     for seed in range(options.seed, options.seed + (1 if options.is_quick else N_SEEDS)):
         workload, random_seconds = cell.workload(seed), 0.0
@@ -148,7 +148,7 @@ def _rows(cell: Cell, options: Options, limit: float) -> Iterator[dict[str, Any]
 
 
 def _makespans(cells: Sequence[Cell], rows: Sequence[dict[str, Any]]) -> Iterator[Measure]:
-    """The default beside its bound, cell by cell and in the mean; then every scheduler relative to random."""
+    """Yield the default beside its bound, cell by cell and in the mean; then every scheduler relative to random."""
     by_cell = {cell.name: _mean(rows, "relative_to_bound", setting=cell.name, scheduler="auto") for cell in cells}
     for name, value in by_cell.items():
         yield Measure("default scheduler, makespan / bound", name, None, value)
@@ -176,7 +176,7 @@ def _mean(rows: Sequence[dict[str, Any]], column: str, **wanted: str) -> float:
 
 
 def _decisions(n_slots: int, options: Options) -> Iterator[dict[str, Any]]:
-    """Decisions of the default among ten trials a slot, with the time of telling the scheduler included."""
+    """Time the decisions of the default among ten trials a slot, with the time of telling the scheduler included."""
     n_trials = 10 * n_slots
     options.say(f"{n_trials} trials, {n_slots} slots")
     rng = np.random.default_rng(options.seed)
@@ -194,7 +194,7 @@ def _decisions(n_slots: int, options: Options) -> Iterator[dict[str, Any]]:
 
 
 def _bound_decisions(n_trials: int, n_slots: int, rng: np.random.Generator) -> dict[str, Any]:
-    """As many partitions as slots, each with one holder, free order: every slot starts a unit ten times over."""
+    """Time decisions with as many partitions as slots, one holder each, free order: every slot starts ten units."""
     placement = Placement.one_holder_each(range(1, n_slots + 1))
     workload = Workload(((1.0,) * n_slots,) * n_trials, placement)
     scheduler = Timed(make_scheduler("longest_remaining", workload))

@@ -60,7 +60,7 @@ def _n_cores() -> int:
 
 
 def _real(options: Options) -> Iterator[Row]:
-    """Runs of the same eight trials, the numbers of slots taking turns."""
+    """Time runs of the same eight trials, the numbers of slots taking turns."""
     numbers = [1, *(n for n in (2, 4, 8, 16) if n <= _n_cores())]
     with private_server(1) as server:
         _load(server, options)
@@ -80,7 +80,7 @@ def _load(server: Any, options: Options) -> None:
 
 
 def _timed_run(server: Any, n_slots: int, options: Options) -> Row:
-    """One run on fresh, warm sessions; seconds from its first unit to its last."""
+    """Train a run on fresh, warm sessions; return the seconds from its first unit to its last."""
     with server.session(user="postgres") as session:
         session.execute("SELECT easeml.set_slots(%s, 1)", [n_slots])
     dataset, space = ("digits", SPACE_QUICK) if options.is_quick else ("images", SPACE)
@@ -100,7 +100,7 @@ def _timed_run(server: Any, n_slots: int, options: Options) -> Row:
 
 
 def _medians(real: Sequence[Row]) -> list[Row]:
-    """One row a number of slots, with its speed-up over one slot."""
+    """Return a row for each number of slots, with its speed-up over one slot."""
     seconds = {n: median(row["seconds"] for row in real if row["n_slots"] == n) for n in {r["n_slots"] for r in real}}
     return [
         {"setting": "real", "n_slots": n, "seconds": seconds[n], "speedup": seconds[1] / seconds[n]}
@@ -118,7 +118,7 @@ def _real_measures(real: Sequence[Row]) -> Iterator[Measure]:
 
 
 def _simulated(options: Options, train_seconds: float) -> Iterator[Row]:
-    """The same work on more and more slots: four trials for each of the most slots."""
+    """Simulate the same work on more and more slots: four trials for each of the most slots."""
     numbers = [n for n in SIMULATED_SLOTS if not options.is_quick or n <= 64]
     n_trials = TRIALS_PER_SLOT * numbers[-1]
     one_slot = None
@@ -170,7 +170,7 @@ def _simulated_measures(rows: Sequence[Row]) -> Iterator[Measure]:
 
 
 def _plot(rows: Sequence[Row]) -> Any:
-    """Speed-up over slots on logarithmic axes, beside the ideal."""
+    """Draw the speed-up over slots on logarithmic axes, beside the ideal."""
     import altair as alt
 
     most = max(row["n_slots"] for row in rows)

@@ -67,7 +67,7 @@ class Order:
         return self.alone() if self.is_batch else (self,)
 
     def alone(self) -> tuple[Order, ...]:
-        """The work of each rank, as an order of its own."""
+        """Return the work of each rank, as an order of its own."""
         if not self.members:
             return (self,)
         others = (replace(self, unit=m.unit, seed=m.seed, slot_id=m.slot_id, members=()) for m in self.members)

@@ -44,20 +44,20 @@ class ConfidenceBounds:
             raise InvalidArgument(f"delta: expected a number between 0 and 1, got {self.delta}")
 
     def beta(self, n_arms: int, t: int) -> float:
-        """Weight of the variance at a tenant's t-th play (t = 1, 2, ...)."""
+        """Return the weight of the variance at a tenant's t-th play (t = 1, 2, ...)."""
         if self.theorem is None:
             return math.log(n_arms * t * t / self.delta)
         n, k, c = self.theorem.n_tenants, self.theorem.max_arms, self.theorem.max_cost
         return 2 * c * math.log(math.pi**2 * n * k * t * t / (6 * self.delta))
 
     def bounds(self, mean: Vector, variance: Vector, costs: Vector, beta: float) -> Vector:
-        """Upper bounds of all arms, shape (K,)."""
+        """Return the upper bounds of all arms, shape (K,)."""
         bounds: Vector = mean + np.sqrt(variance * (beta / costs if self.is_cost_aware else beta))
         return bounds
 
 
 def expected_improvement(mean: Vector, variance: Vector, best: float, link: str = "identity") -> Vector:
-    """E[(q - best)^+] of each arm, shape (K,); on a logit scale by quadrature."""
+    """Return E[(q - best)^+] of each arm, shape (K,); on a logit scale by quadrature."""
     from scipy.special import ndtr  # a third of what a command imports
 
     deviation = np.sqrt(variance)
@@ -70,7 +70,7 @@ def expected_improvement(mean: Vector, variance: Vector, best: float, link: str 
 
 
 def _improvement_by_quadrature(mean: Vector, deviation: Vector, best: float, link: str) -> Vector:
-    """Gauss-Legendre from the point on where the quality exceeds the best, so that the kink there does no harm."""
+    """Integrate by Gauss-Legendre from where the quality exceeds the best, so that the kink there does no harm."""
     from scipy.special import logit
 
     level = float(logit(min(max(best, 1e-12), 1.0 - 1e-12)))
@@ -83,13 +83,13 @@ def _improvement_by_quadrature(mean: Vector, deviation: Vector, best: float, lin
 
 
 def _density(z: np.ndarray) -> np.ndarray:
-    """Of the standard normal distribution."""
+    """Return the density of the standard normal distribution."""
     density: np.ndarray = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     return density
 
 
 def probability_of_improvement(mean: Vector, variance: Vector, best: float, link: str = "identity") -> Vector:
-    """P(q > best) of each arm, shape (K,)."""
+    """Return P(q > best) of each arm, shape (K,)."""
     from scipy.special import ndtr
 
     threshold = float(to_latent(np.asarray(best), link))

@@ -15,7 +15,7 @@ from easeml_db.errors import InvalidArgument
 
 
 def normalised(costs: Sequence[Vector]) -> list[Vector]:
-    """Costs of all tenants, one vector each (K_i,), in units of their common mean. Raises InvalidArgument."""
+    """Return all tenants' costs, one vector each (K_i,), in units of their common mean. Raises InvalidArgument."""
     everything = np.concatenate(costs) if costs else np.empty(0)
     check_costs(everything)
     mean = float(everything.mean()) if len(everything) else 1.0

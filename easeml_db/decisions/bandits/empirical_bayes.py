@@ -30,7 +30,7 @@ _BOUNDS = ((-6.0, 4.0), (-9.0, 3.0), (0.0, 5.0))
 
 
 def empirical_prior(qualities: Matrix, *, link: str = "identity", is_calibrated: bool = True) -> Prior:
-    """The prior from past qualities (n, K), n >= 4, nan where an arm was not offered. Raises InvalidArgument."""
+    """Make the prior from past qualities (n, K), n >= 4, nan where an arm was not offered. Raises InvalidArgument."""
     history = to_latent(filled(qualities), link)
     n = len(history)
     if n < MIN_TENANTS:
@@ -48,7 +48,7 @@ def empirical_prior(qualities: Matrix, *, link: str = "identity", is_calibrated:
 
 
 def _calibrated(residuals: Matrix, diagonal: Vector) -> tuple[float, float, float]:
-    """The scale of the covariance and of the diagonal, and the degrees of freedom, with the greatest likelihood."""
+    """Return the likeliest scale of the covariance and of the diagonal, and the likeliest degrees of freedom."""
     from scipy.optimize import minimize  # it takes long to import
 
     left_out = LeaveOneOut(residuals / np.sqrt(diagonal))

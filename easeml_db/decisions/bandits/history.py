@@ -10,7 +10,7 @@ from easeml_db.errors import InvalidArgument
 
 
 def filled(qualities: Matrix) -> Matrix:
-    """Past qualities (n, K), nan where an arm was not offered, with every gap filled by row effect + column effect.
+    """Return past qualities (n, K), nan where an arm was not offered, every gap filled by row effect + column effect.
 
     An arm that no tenant tried gets the row effect alone. Raises InvalidArgument for a row without any quality.
     """
@@ -24,13 +24,13 @@ def filled(qualities: Matrix) -> Matrix:
 
 
 def is_known(qualities: Matrix) -> NDArray[np.bool_]:
-    """Cells with a known quality of an arm: neither a gap nor a zero, which marks a failed run."""
+    """Mark the cells with a known quality of an arm: neither a gap nor a zero, which marks a failed run."""
     known: NDArray[np.bool_] = np.isfinite(qualities) & (qualities != 0.0)
     return known
 
 
 def _effects(values: Matrix, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Least squares fit of value = row + column over the known cells; of all such fits, that of the least columns.
+    """Fit value = row + column to the known cells by least squares; of all such fits, take that of the least columns.
 
     With the rows eliminated, the columns c solve (N - M' R^-1 M) c = column sums - M' R^-1 row sums, where M (n, K)
     says what is known, and R and N hold its row and column counts on their diagonals.

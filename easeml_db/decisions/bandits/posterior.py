@@ -61,9 +61,9 @@ class Posterior:
         self._keep(row)
 
     def variance_with(self, pending: Iterable[int]) -> Vector:
-        """Variances as if pending arms had been observed at their present means, which leaves the means as they are
-        (hallucinated feedback: GP-BUCB, section 3.2), shape (K,). The scale stays: an observation that is only assumed
-        neither adds to the surprise nor lowers it.
+        """Return variances as if pending arms had been observed at their present means, which leaves the means as they
+        are (hallucinated feedback: GP-BUCB, section 3.2), shape (K,). The scale stays: an observation that is only
+        assumed neither adds to the surprise nor lowers it.
         """
         rows, variance = self._rows[: self.n_observed], self._variance
         for arm in pending:
@@ -74,7 +74,7 @@ class Posterior:
         return shrunk
 
     def _row_of(self, arm: int, rows: np.ndarray) -> Vector:
-        """The row of V that an observation of this arm adds below these."""
+        """Return the row of V that an observation of this arm adds below these."""
         covariance: Vector = self.prior.covariance[arm] - rows[:, arm] @ rows
         row: Vector = covariance / math.sqrt(max(covariance[arm], 0.0) + self.prior.noise_variance)
         return row

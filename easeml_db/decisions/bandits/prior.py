@@ -56,12 +56,12 @@ class Prior:
         return len(self.mean)
 
     def latent(self, quality: float) -> float:
-        """A quality on the scale of the belief."""
+        """Return a quality on the scale of the belief."""
         return float(to_latent(np.asarray(quality), self.link))
 
 
 def to_latent(qualities: NDArray[np.float64], link: str) -> NDArray[np.float64]:
-    """Qualities on the scale of a link."""
+    """Return qualities on the scale of a link."""
     if link == "identity":
         return qualities
     clipped = np.clip(qualities, *LOGIT_BOUNDS)
@@ -69,7 +69,7 @@ def to_latent(qualities: NDArray[np.float64], link: str) -> NDArray[np.float64]:
 
 
 def to_quality(latent: NDArray[np.float64], link: str) -> NDArray[np.float64]:
-    """The inverse of `to_latent`, apart from the clipping."""
+    """Apply the inverse of `to_latent`, apart from the clipping."""
     if link == "identity":
         return latent
     from scipy.special import expit  # a third of what a command imports
@@ -79,6 +79,6 @@ def to_quality(latent: NDArray[np.float64], link: str) -> NDArray[np.float64]:
 
 
 def independent_prior(n_arms: int) -> Prior:
-    """The prior without any history: independent arms; mean 0.5, deviation 0.25, noise 0.02."""
+    """Return the prior without any history: independent arms; mean 0.5, deviation 0.25, noise 0.02."""
     variances = np.full(n_arms, DEFAULT_DEVIATION**2)
     return Prior(np.full(n_arms, DEFAULT_MEAN), np.diag(variances), DEFAULT_NOISE_VARIANCE, name="independent")

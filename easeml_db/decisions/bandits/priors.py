@@ -43,7 +43,7 @@ PREFERRED = "empirical_logit"
 
 
 def make_prior(name: str, qualities: Matrix) -> Prior:
-    """The prior of a name from past qualities (n, K), nan where an arm was not offered; n may be 0.
+    """Make the prior of a name from past qualities (n, K), nan where an arm was not offered; n may be 0.
 
     auto is empirical_logit; if the history is too short for the requested prior, the independent one is used. A past
     tenant without any quality, or with failed runs only, does not count. Raises InvalidArgument.
@@ -60,6 +60,6 @@ def make_prior(name: str, qualities: Matrix) -> Prior:
 
 
 def list_priors() -> list[dict[str, Any]]:
-    """Every prior as a row, for SQL."""
+    """Return every prior as a row, for SQL."""
     default = {"prior": DEFAULT, "is_default": True, "summary": f"{PREFERRED} from {MIN_TENANTS} past tenants on"}
     return [default] + [{"prior": name, "is_default": False, "summary": each.summary} for name, each in PRIORS.items()]

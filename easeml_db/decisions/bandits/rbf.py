@@ -33,7 +33,7 @@ class _Fit:
 
 
 def rbf_prior(qualities: Matrix) -> Prior:
-    """The prior from past qualities, shape (n, K), nan where an arm was not offered; n >= 1."""
+    """Make the prior from past qualities, shape (n, K), nan where an arm was not offered; n >= 1."""
     history = filled(qualities)
     squares = _squared_distances(history)
     mean = float(history.mean())
@@ -48,14 +48,14 @@ def rbf_prior(qualities: Matrix) -> Prior:
 
 
 def _squared_distances(history: Matrix) -> Matrix:
-    """Mean squared difference of each two columns, shape (K, K)."""
+    """Return the mean squared difference of each two columns, shape (K, K)."""
     squares = (history**2).mean(axis=0)
     distances: Matrix = np.maximum(squares[:, None] + squares[None, :] - 2 * history.T @ history / len(history), 0.0)
     return distances
 
 
 def _argmax(value: Callable[[float], float], grid: Vector) -> float:
-    """The point with the largest value: the best of a grid, then between its neighbours on a logarithmic scale."""
+    """Find the point with the largest value: the best of a grid, then between its neighbours on a logarithmic scale."""
     from scipy.optimize import minimize_scalar  # it takes long to import
 
     values = [value(float(point)) for point in grid]
@@ -68,7 +68,7 @@ def _argmax(value: Callable[[float], float], grid: Vector) -> float:
 
 
 def _fit(length: float, squares: Matrix, residuals: Matrix) -> _Fit:
-    """The best amplitude and noise for a length."""
+    """Return the best amplitude and noise for a length."""
     eigenvalues, vectors = np.linalg.eigh(np.exp(-squares / (2 * length**2)))
     eigenvalues = np.maximum(eigenvalues, 0.0)
     power = ((residuals @ vectors) ** 2).sum(axis=0)  # of the residuals along each eigenvector, over all tenants
@@ -78,7 +78,7 @@ def _fit(length: float, squares: Matrix, residuals: Matrix) -> _Fit:
 
 
 def _with_ratio(ratio: float, eigenvalues: Vector, power: Vector, n: int) -> _Fit:
-    """The best amplitude for noise variance / amplitude = ratio, n past tenants."""
+    """Return the best amplitude for noise variance / amplitude = ratio, n past tenants."""
     spread, k = eigenvalues + ratio, len(eigenvalues)
     amplitude = max(float((power / spread).sum()) / (n * k), _LEAST_VARIANCE)
     distance = float((power / spread).sum()) / amplitude

@@ -38,12 +38,12 @@ class Placement:
 
     @classmethod
     def shared(cls, slots: Sequence[int], n_partitions: int) -> Placement:
-        """Every slot may run every partition."""
+        """Let every slot run every partition."""
         return cls(n_partitions, dict.fromkeys(slots, 1))
 
     @classmethod
     def one_holder_each(cls, slots: Sequence[int]) -> Placement:
-        """As many slots as partitions; the j-th slot alone holds partition j (the setting of Cerebro's figure 6)."""
+        """Take as many slots as partitions; the j-th slot alone holds partition j (as in Cerebro's figure 6)."""
         return cls(
             len(slots), {slot: j for j, slot in enumerate(slots)}, tuple(frozenset({j}) for j in range(len(slots)))
         )

@@ -93,7 +93,7 @@ class _Simulation:
         self._scheduler.put(Candidate(number, number, self._round[i], open_, remaining, lead=lead))
 
     def _round_left(self, i: int) -> float:
-        """Seconds left in this round; equal trials get exactly equal values."""
+        """Count the seconds left in this round; equal trials get exactly equal values."""
         met = self._met[i]
         if not met:
             return self._round_seconds[i]

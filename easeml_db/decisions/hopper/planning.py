@@ -90,7 +90,7 @@ def asked_scheduler(run: Run) -> str:
 
 
 def workload_of(run: Run, trials: Mapping[int, Trial], seconds: UnitSeconds, placement: Placement) -> Workload:
-    """The remaining work as whole epochs: one unit stands for training and validation of one partition."""
+    """Return the remaining work as whole epochs: one unit stands for training and validation of one partition."""
     p = placement.n_partitions
     rows = [(0.0,) * p] * _n_rows(run)
     for trial in trials.values():
@@ -103,7 +103,7 @@ def workload_of(run: Run, trials: Mapping[int, Trial], seconds: UnitSeconds, pla
 
 
 def _n_rows(run: Run) -> int:
-    """Rows of a workload: one for each trial number."""
+    """Count the rows of a workload: one for each trial number."""
     return max((trial.trial_number for trial in run.trials), default=0)
 
 

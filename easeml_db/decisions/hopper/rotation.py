@@ -37,7 +37,7 @@ def rotation(n_trials: int, placement: Placement, visit_order: str) -> SlotOrder
 
 
 def _over_slots(n_trials: int, placement: Placement) -> SlotOrders:
-    """Every slot can run every partition: trials come round, and meet whichever is next for them."""
+    """Order trials where every slot can run every partition: they come round, and meet whichever is next for them."""
     slots = placement.slots
     n = max(n_trials, len(slots))
     turns = {slot: [(j - step) % n for step in range(n)] for j, slot in enumerate(slots)}
@@ -45,7 +45,7 @@ def _over_slots(n_trials: int, placement: Placement) -> SlotOrders:
 
 
 def _over_machines(n_trials: int, placement: Placement) -> SlotOrders:
-    """Each partition has its slot: a round takes every trial past every slot once."""
+    """Order trials where each partition has its slot: a round takes every trial past every slot once."""
     given = machines(placement)
     n = max(n_trials, len(given))
     return {
@@ -55,7 +55,7 @@ def _over_machines(n_trials: int, placement: Placement) -> SlotOrders:
 
 
 def _in_groups(n_trials: int, placement: Placement) -> SlotOrders:
-    """Partitions come in the cyclic order, so p trials at a time go round: trial i meets i + k mod p at step k."""
+    """Order trials in the cyclic order of partitions, p of them at a time: trial i meets i + k mod p at step k."""
     p = placement.n_partitions
     steps = product(range(-(-n_trials // p)), range(p))
     plan: dict[int, list[Entry]] = {slot: [] for slot in placement.slots}

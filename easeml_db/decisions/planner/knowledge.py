@@ -65,8 +65,9 @@ class Knowledge:
         is_on_own_slots: bool = False,
         run_id: int | None = None,
     ) -> None:
-        """`is_parallel`: use epochs on several slots at once, if there are any. `is_on_own_slots`: they get slots of
-        this server, which may have their sessions already. `run_id`: the run whose rest is planned.
+        """Begin with what is `known`. `is_parallel`: use epochs on several slots at once, if there are any.
+        `is_on_own_slots`: they get slots of this server, which may have their sessions already. `run_id`: the run whose
+        rest is planned.
         """
         self._run_id = run_id
         self._is_parallel = is_parallel

@@ -90,7 +90,7 @@ class TrialHistory:
         return max_epochs if self.target_epochs is None else self.target_epochs
 
     def is_training(self, max_epochs: int) -> bool:
-        """Whether it has epochs to do before it waits for a decision."""
+        """Return whether it has epochs to do before it waits for a decision."""
         return self.is_open and self.n_epochs < self.target(max_epochs)
 
     def score_at(self, n_epochs: int) -> float:

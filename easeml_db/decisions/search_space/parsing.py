@@ -157,8 +157,9 @@ def _check_nested_names(architecture: str, specs: Mapping[str, HyperparameterSpe
 
 
 def _is_fixed_list(spec: HyperparameterSpec, raw: list[object]) -> bool:
-    """For a hyperparameter that is itself a list, [64, 32] is one value and [[64], [32]] are two; of groups, which are
-    lists of lists, it is so one level deeper."""
+    """Return whether a list is one value: for a hyperparameter that is itself a list, [64, 32] is one and [[64], [32]]
+    are two; of groups, which are lists of lists, it is so one level deeper.
+    """
     if spec.kind == "groups":
         return bool(raw) and not any(isinstance(item, list) and any(isinstance(x, list) for x in item) for item in raw)
     return spec.kind in ("integers", "names") and bool(raw) and not any(isinstance(item, list) for item in raw)
@@ -206,7 +207,7 @@ def _end(spec: HyperparameterSpec, raw: Mapping[str, object], key: str, path: st
 
 
 def _log(spec: HyperparameterSpec, raw: Mapping[str, object], path: str) -> bool:
-    """Whether the scale is logarithmic; not said: as the architecture declares the hyperparameter."""
+    """Return whether the scale is logarithmic; not said: as the architecture declares the hyperparameter."""
     log = raw.get("log", spec.log)
     if not isinstance(log, bool):
         raise refusal(f"{path}.log", expected="true or false", got=shown(log))

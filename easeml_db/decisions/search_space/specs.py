@@ -86,7 +86,7 @@ def legal_value(spec: HyperparameterSpec, raw: object, path: str) -> Value:
 
 
 def is_same(one: Value, other: Value) -> bool:
-    """Equality that distinguishes true from 1."""
+    """Compare by an equality that distinguishes true from 1."""
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 

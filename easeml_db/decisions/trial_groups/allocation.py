@@ -65,7 +65,7 @@ def ready(
     idle_slots: Collection[int],
     rank: Callable[[int, int], tuple[int, ...]] = lambda trial, slot: (slot,),
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """Trials whose next unit may start now, each with an idle slot of each of its devices, the one of least rank.
+    """Return the trials whose next unit may start now, each with the idle slot of least rank of each of its devices.
 
     `under_way` gives the shares with which units have started; on a device that a trial has to itself none is under way
     beside it, and a trial waits for those that have yet to leave.
@@ -139,16 +139,16 @@ class Allocator:
         self._is_due = self._is_due or self._n_reports[trial_id] == self._min_reports
 
     def shares(self) -> dict[int, DeviceShare]:
-        """The share of each trial that has devices, longest trial first."""
+        """Return the share of each trial that has devices, longest trial first."""
         longest = sorted(self._placed, key=lambda trial: (-self._seconds[trial], trial))
         return {trial: self._share(self._placed[trial]) for trial in longest}
 
     def groups(self) -> dict[int, int]:
-        """The group of each open trial."""
+        """Return the group of each open trial."""
         return dict(self._group_of)
 
     def new_groups(self) -> tuple[NewGroup, ...]:
-        """Groups that came since the log was taken."""
+        """Return the groups that came since the log was taken."""
         return tuple(self._new)
 
     def take_log(self) -> AllocationLog:
@@ -195,7 +195,7 @@ class Allocator:
         return lost
 
     def _take_up(self, trials: Iterable[int]) -> None:
-        """Trials that come together are a group."""
+        """Make a group of the trials that come together."""
         if came := list(trials):
             self._n_groups += 1
             self._group_of.update(dict.fromkeys(came, self._n_groups))

@@ -35,15 +35,15 @@ class DeviceOccupancy:
         self._on: dict[int, list[int]] = {device: [] for device in devices}
 
     def capacity(self, device: int) -> int:
-        """How many trials may share a device."""
+        """Return how many trials may share a device."""
         return min(self.profile.c, self._capacities.get(device, self.profile.c))
 
     def idle(self) -> list[int]:
-        """Devices with nothing on them."""
+        """Return the devices with nothing on them."""
         return [device for device in self.devices if not self._on[device]]
 
     def shared(self) -> dict[int, list[float]]:
-        """Devices that others may share: device -> h_1 of the remaining work of each trial there."""
+        """Return the devices that others may share: device -> h_1 of the remaining work of each trial there."""
         found: dict[int, list[float]] = {}
         for each in self.running.values():
             if each.placement.is_packed:
@@ -62,11 +62,11 @@ class DeviceOccupancy:
             self._stopped[resize.trial_id] = seconds
 
     def seconds_left(self, trial_id: int) -> float:
-        """Until a trial ends, if everything stays as it is."""
+        """Count seconds until a trial ends, if everything stays as it is."""
         return self._stopped.get(trial_id, 0.0) + self.running[trial_id].seconds / self._speed(trial_id)
 
     def seconds_to_end(self) -> float:
-        """Until the next trial ends; infinite where none runs."""
+        """Count seconds until the next trial ends; infinite where none runs."""
         return min(map(self.seconds_left, self.running), default=inf)
 
     def advance(self, seconds: float) -> list[int]:
@@ -83,11 +83,11 @@ class DeviceOccupancy:
         return ended
 
     def n_busy(self) -> int:
-        """Devices with a trial on them."""
+        """Count the devices with a trial on them."""
         return sum(bool(trials) for trials in self._on.values())
 
     def _speed(self, trial_id: int) -> float:
-        """h_1 seconds done in a second."""
+        """Return the h_1 seconds done in a second."""
         placement = self.running[trial_id].placement
         if placement.is_packed:
             return 1 / self.profile.slowdown(len(self._on[placement.devices[0]]))

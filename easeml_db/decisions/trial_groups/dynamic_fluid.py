@@ -40,7 +40,7 @@ class Resizing:
             raise InvalidArgument(f"min_gain: expected at least 0 and less than 1, got {self.min_gain}")
 
     def pays(self, after: float, before: float) -> bool:
-        """Whether `after`, with eps in it, is enough of a gain."""
+        """Return whether `after`, with eps in it, is enough of a gain."""
         return after < before and after <= (1 - self.min_gain) * before
 
 
@@ -101,7 +101,7 @@ class _Plan:
             self._go_up(running_trial.trial_id, self._profile.d)
 
     def _go_up(self, trial: int, most: int) -> None:
-        """To the largest width that can be had and pays."""
+        """Widen a trial to the largest width that can be had and pays."""
         for width in range(min(most, len(self.capacity.own(trial)) + len(self.capacity.idle)), 0, -1):
             if width <= self.capacity.width(trial):
                 return

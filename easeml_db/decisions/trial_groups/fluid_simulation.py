@@ -100,7 +100,7 @@ class _Simulation:
         self._number = {(group.group_id, trial): number for number, (group, trial) in self._of.items()}
 
     def run(self) -> Outcome:
-        """Until nothing runs."""
+        """Simulate until nothing runs."""
         self._arrive()
         while self._occupancy.running:
             seconds = self._occupancy.seconds_to_end()
@@ -115,7 +115,7 @@ class _Simulation:
         return Outcome(self.now, work, self.busy, self.n_devices, self.n_resizes, tuple(self.events))
 
     def _end(self, group_id: int) -> None:
-        """One trial less; with the last, groups that waited for this one may come."""
+        """Count one trial less; with the last, groups that waited for this one may come."""
         self._left[group_id] -= 1
         for group in self._after[group_id] if not self._left[group_id] else ():
             self._blockers[group.group_id] -= 1

@@ -20,7 +20,7 @@ THRESHOLD = 0.1
 
 
 def packing_benefit(p: int, seconds: Sequence[float], seconds_before: Sequence[float]) -> float:
-    """O^p, from T^p and T^(p-1)."""
+    """Return O^p, from T^p and T^(p-1)."""
     return 1 - (p - 1) / p * fmean(seconds) / fmean(seconds_before)
 
 
@@ -31,7 +31,7 @@ def packing_limit(
     trial_bytes: int | None = None,
     device_bytes: int | None = None,
 ) -> int:
-    """c: the largest p so that every O^q, q = 2 to p, is above the threshold and p trials fit into the device's memory.
+    """Return c: the largest p so that every O^q, q = 2 to p, is above the threshold and p trials fit into the memory.
 
     `iteration_seconds[p - 1]` is T^p, from p = 1 without gaps. Where the overhead that T^c shows is too large for c
     (alpha < c/(c-1), section 4.2.2), c is the next smaller one. Raises InvalidArgument, also where not even one fits.
@@ -49,7 +49,7 @@ def packing_limit(
 
 
 def memory_limit(trial_bytes: int | None, device_bytes: int | None) -> int | None:
-    """How many trials fit into a device's memory; None where one of the two is not known. Raises InvalidArgument."""
+    """Count the trials that fit into a device's memory; None where either is not known. Raises InvalidArgument."""
     if trial_bytes is None or device_bytes is None:
         return None
     if trial_bytes < 1:
@@ -60,7 +60,7 @@ def memory_limit(trial_bytes: int | None, device_bytes: int | None) -> int | Non
 
 
 def packing_overhead(iteration_seconds: Sequence[Sequence[float]], c: int) -> float:
-    """alpha: the mean factor by which each trial up to c slows the others, at least 1. Raises InvalidArgument."""
+    """Return alpha: the mean factor, at least 1, by which each trial up to c slows others. Raises InvalidArgument."""
     _check_times(iteration_seconds)
     if not 1 <= c <= len(iteration_seconds):
         raise InvalidArgument(f"c: expected 1 to {len(iteration_seconds)} as measured, got {c}")
@@ -70,7 +70,7 @@ def packing_overhead(iteration_seconds: Sequence[Sequence[float]], c: int) -> fl
 
 
 def scaling_limit(speedups: Sequence[float]) -> int:
-    """d: the largest w up to which every further device makes a trial faster, by enough for beta < 1 + 1/d.
+    """Return d: the largest w up to which every further device makes a trial faster, by enough for beta < 1 + 1/d.
 
     `speedups[w - 1]` is s_w, from w = 1 without gaps. Raises InvalidArgument.
     """
@@ -81,7 +81,7 @@ def scaling_limit(speedups: Sequence[float]) -> int:
 
 
 def scaling_overhead(speedups: Sequence[float], d: int) -> float:
-    """beta: from s_d = d / beta^(d-1), at least 1. Raises InvalidArgument."""
+    """Return beta: from s_d = d / beta^(d-1), at least 1. Raises InvalidArgument."""
     _check_speedups(speedups)
     if not 1 <= d <= len(speedups):
         raise InvalidArgument(f"d: expected 1 to {len(speedups)} as measured, got {d}")

@@ -98,7 +98,7 @@ class Measuring:
         threshold: float = THRESHOLD,
         memory_bytes: int | None = None,
     ) -> None:
-        """`trial_ids` to measure with, at least one; `n_slots` of the device; `n_devices` that a trial may have.
+        """Begin with `trial_ids`, at least one; `n_slots` of the device; `n_devices` that a trial may have.
 
         Raises InvalidArgument.
         """
@@ -116,7 +116,7 @@ class Measuring:
         self._n_attempts = self._n_discarded = 0
 
     def next_round(self) -> Round | None:
-        """What to run now; None when all is known."""
+        """Return what to run now; None when all is known."""
         p, w = len(self._slowdowns) + 1, len(self._speedups) + 1
         alone = [trial for trial in self._trials[: max(1, self._n_wanted(p))] if trial not in self._alone]
         if alone:
@@ -145,7 +145,7 @@ class Measuring:
             self._packed([rates[trial] / self._alone[trial] for trial in asked.trial_ids])
 
     def result(self) -> MeasuredProfile:
-        """The profile that the measurements so far give."""
+        """Return the profile that the measurements so far give."""
         trial_bytes = self._trial_bytes or None
         device_bytes = max(self._device_bytes, self._trial_bytes) if self._device_bytes is not None else None
         c = packing_limit(
@@ -159,7 +159,7 @@ class Measuring:
         )
 
     def _n_wanted(self, p: int) -> int:
-        """How many trials to pack next; 0: no more."""
+        """Return how many trials to pack next; 0: no more."""
         if self._is_packing_over or p > self._most_packed:
             return 0
         if self._device_bytes is not None and p * self._trial_bytes > self._device_bytes:
@@ -175,7 +175,7 @@ class Measuring:
             self._is_packing_over = self._is_bounded = True
 
     def _record_gang(self, asked: Round, samples: Sequence[Sample]) -> None:
-        """A gang over w devices does w units at once."""
+        """Record how much a gang gains: over w devices it does w units at once."""
         alone = self._unit_seconds.get(asked.trial_ids[0], 0.0)
         if len(samples) != 1 or samples[0].unit_seconds <= 0 or alone <= 0:
             self._discard(asked)
@@ -227,7 +227,7 @@ class Measuring:
 
 
 def merged(measured: Sequence[MeasuredProfile]) -> MeasuredProfile:
-    """One profile for trials of several architectures: the lowest limits, the highest overheads. InvalidArgument."""
+    """Make one profile for several architectures: the lowest limits, the highest overheads. InvalidArgument."""
     if not measured:
         raise InvalidArgument("profiles: expected at least one, got none")
     profiles = [each.profile for each in measured]
@@ -238,7 +238,7 @@ def merged(measured: Sequence[MeasuredProfile]) -> MeasuredProfile:
 
 
 def _seconds_per_row(samples: Sequence[Sample]) -> dict[int, float] | None:
-    """By trial, while all trained; None where they hardly overlapped."""
+    """Return seconds a row by trial, while all trained; None where they hardly overlapped."""
     begin, end = (
         max(sample.iteration_ends[0] for sample in samples),
         min(sample.iteration_ends[-1] for sample in samples),

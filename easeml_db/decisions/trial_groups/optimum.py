@@ -19,7 +19,7 @@ SLACK = 1e-9
 
 
 def optimum(seconds: Sequence[float], n_devices: int, profile: Profile, *, known: float = inf) -> float:
-    """Shortest makespan in seconds; `seconds` is h_1 of each trial, `known` the makespan of a schedule, to start from.
+    """Return the shortest makespan in seconds; `seconds` is h_1 of each trial, `known` a makespan to start from.
 
     Raises InvalidArgument for more than 8 trials.
     """
@@ -64,7 +64,7 @@ class _Search:
                 self.descend(self._after_next_end(started))
 
     def _starts(self, state: _State, waiting: tuple[float, ...]) -> Iterator[_State]:
-        """Every way to start some of these; the others wait on."""
+        """Yield every way to start some of these; the others wait on."""
         if not waiting:
             yield state
             return
@@ -72,7 +72,7 @@ class _Search:
             yield from self._starts(placed, waiting[1:])
 
     def _places(self, state: _State, h_1: float) -> Iterator[_State]:
-        """Widest first; alone on a shared device stands for width 1; waiting last."""
+        """Yield every place of a trial, widest first; alone on a shared device stands for width 1; waiting last."""
         for width in self._widths:
             if width <= state.idle:
                 one = (self._profile.seconds(h_1, width), width)
@@ -99,7 +99,7 @@ class _Search:
         return _State(state.now + passed, state.idle + had - taken, packed, wide, state.waiting)
 
     def _bound(self, state: _State) -> float:
-        """No schedule from here ends before: each trial at its fastest, all work at full throughput."""
+        """Return when a schedule may end at the earliest: each trial at its fastest, all work at full throughput."""
         running = [h for device in state.packed for h in device]
         fastest = min([1.0, *(self._profile.seconds(1.0, width) for width in self._widths)])
         work = sum(state.waiting) + sum(running) + sum(s / self._profile.seconds(1.0, w) for s, w in state.wide)

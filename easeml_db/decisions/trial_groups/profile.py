@@ -38,11 +38,11 @@ class Profile:
         return 1 / self.c
 
     def slowdown(self, n_packed: int) -> float:
-        """How much longer each of m trials on one device takes: alpha^(m-1)."""
+        """Return how much longer each of m trials on one device takes: alpha^(m-1)."""
         return float(self.alpha ** (n_packed - 1))
 
     def seconds(self, h_1: float, width: float) -> float:
-        """h_w in seconds. Raises InvalidArgument for widths below 1/c, above d, or above 1 and not whole."""
+        """Return h_w in seconds. Raises InvalidArgument for widths below 1/c, above d, or above 1 and not whole."""
         if width < self.least_width - 1e-12 or width > self.d or (width > 1 and width != int(width)):
             raise InvalidArgument(f"width: expected 1/{self.c} to 1, or a whole number up to {self.d}, got {width:g}")
         if width < 1:

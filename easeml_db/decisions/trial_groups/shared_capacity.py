@@ -31,20 +31,20 @@ class SharedCapacity:
         return {trial: Resize(self._first[trial], place) for trial, place in moved.items()}
 
     def sharers(self, device: int) -> list[int]:
-        """Packed trials on a device."""
+        """Return the packed trials on a device."""
         return [trial for trial, place in self.placed.items() if place.is_packed and place.devices == (device,)]
 
     def width(self, trial_id: int) -> float:
-        """The width that it really has: 1/m among m on a device."""
+        """Return the width that it really has: 1/m among m on a device."""
         place = self.placed[trial_id]
         return 1 / len(self.sharers(place.devices[0])) if place.is_packed else place.width
 
     def seconds(self, trial_id: int, width: float | None = None) -> float:
-        """h_w of a trial's remaining work, by default at its present width."""
+        """Return h_w of a trial's remaining work, by default at its present width."""
         return self._profile.seconds(self._seconds[trial_id], self.width(trial_id) if width is None else width)
 
     def own(self, trial_id: int) -> tuple[int, ...]:
-        """Devices that it has to itself."""
+        """Return the devices that it has to itself."""
         return self.placed[trial_id].devices if self.width(trial_id) >= 1 else ()
 
     def widen(self, trial_id: int, width: int) -> None:
@@ -62,7 +62,7 @@ class SharedCapacity:
         self.placed[trial_id] = DevicePlacement(trial_id, width, tuple(device for device in kept if device is not None))
 
     def host(self, trial_id: int) -> int | None:
-        """The device of another trial that this one could share, the least loaded; None: there is none."""
+        """Return the device of another trial that this one could share, the least loaded; None: there is none."""
         others = {
             place.devices[0] for trial, place in self.placed.items() if place.is_packed and trial != trial_id
         } - set(self.placed[trial_id].devices)  # fmt: skip

@@ -49,7 +49,7 @@ def static_fluid(budgets: Sequence[Budget], devices: Sequence[int], profile: Pro
 
 
 def sized(budgets: Sequence[Budget], n_devices: int, profile: Profile) -> list[Waiting]:
-    """Trials with their widths, the widest first, then the longest."""
+    """Return trials with their widths, the widest first, then the longest."""
     wanted = widths([budget.seconds for budget in budgets], n_devices, profile)
     found = [Waiting(budget, width) for budget, width in zip(budgets, wanted, strict=True)]
     return sorted(found, key=lambda each: (-each.width, -each.budget.seconds, each.budget.trial_id))
@@ -79,7 +79,7 @@ def start(occupancy: DeviceOccupancy, waiting: Sequence[Waiting]) -> list[Waitin
 
 
 def _devices(width: float, idle: Sequence[int], shared: Mapping[int, Sequence[float]]) -> tuple[int, ...]:
-    """The least loaded devices: by number of trials, then by their remaining work; () if there are not enough."""
+    """Return the least loaded devices: by number of trials, then by their remaining work; () if there are too few."""
     if width >= 1:
         return tuple(idle[: int(width)]) if len(idle) >= width else ()
     loads = {**dict.fromkeys(idle, ()), **shared}

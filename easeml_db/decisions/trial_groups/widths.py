@@ -12,7 +12,9 @@ ROUNDING = 1e-9  # n equal trials on n devices get one each, whatever their sum 
 
 
 def widths(seconds: Sequence[float], n_devices: int, profile: Profile) -> list[float]:
-    """Width of each trial, in devices, from h_1 of each in seconds, shape (n_trials,). Raises InvalidArgument."""
+    """Return the width of each trial, in devices, from h_1 of each in seconds, shape (n_trials,). Raises
+    InvalidArgument.
+    """
     if n_devices < 0:
         raise InvalidArgument(f"n_devices: expected at least 0, got {n_devices}")
     total = fsum(seconds)

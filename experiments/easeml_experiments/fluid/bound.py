@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 def cases(seed: int, n_cases: int) -> Iterator[Row]:
-    """Random cases with the makespan of StaticFluid, the optimum and the bound; every other one has no overheads."""
+    """Yield random cases with the makespan of StaticFluid, the optimum and the bound; every second has no overheads."""
     rng = np.random.default_rng((seed, 1))
     for number in range(n_cases):
         profile = _profile(rng, is_ideal=number % 2 == 0)

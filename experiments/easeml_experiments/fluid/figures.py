@@ -52,7 +52,7 @@ def figure_7() -> Iterator[Cell]:
 
 
 def figure_11() -> Iterator[Cell]:
-    """Packing without scaling for many trials, scaling without packing for few."""
+    """Yield packing without scaling for many trials, scaling without packing for few."""
     for n_trials in (9, 27, 81):
         yield Cell("11a", f"{n_trials} trials", partial(grid, n_trials=n_trials), 8, packing_only(ALPHA))
     for n_trials in (1, 2, 4, 6):
@@ -66,7 +66,7 @@ def figure_12() -> Iterator[Cell]:
 
 
 def figure_13() -> Iterator[Cell]:
-    """More overhead; what is still worthwhile is found as the paper finds it."""
+    """Yield more overhead; what is still worthwhile is found as the paper finds it."""
     for factor in (1.0, 1.5, 2.0, 10.0):
         yield Cell("13a", f"overhead x{factor:g}", grid, 8, packing_only(1 + factor * (ALPHA - 1), most=2))
     for beta in (1.05, BETA, 1.2, 1.4):
@@ -75,13 +75,13 @@ def figure_13() -> Iterator[Cell]:
 
 
 def packing_only(alpha: float, *, most: int = 2) -> Profile:
-    """c by the rule, from the times that this overhead gives, up to `most`."""
+    """Return c by the rule, from the times that this overhead gives, up to `most`."""
     c = packing_limit([[alpha**p] * (p + 1) for p in range(most)])
     return Profile(alpha=alpha, c=c)
 
 
 def scaling_only(beta: float) -> Profile:
-    """d by the rule, from the speed-ups that this overhead gives on up to 16 devices."""
+    """Return d by the rule, from the speed-ups that this overhead gives on up to 16 devices."""
     return Profile(beta=beta, d=scaling_limit([w / beta ** (w - 1) for w in range(1, MOST_MEASURED + 1)]))
 
 

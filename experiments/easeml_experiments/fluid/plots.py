@@ -31,7 +31,7 @@ def _title(figure: str) -> str:
 
 
 def _by_size(points: Sequence[Row]) -> Any:
-    """A column for each setting, a bar for each number of devices."""
+    """Draw a column for each setting, a bar for each number of devices."""
     import altair as alt
 
     layers = _layers(points, alt.X("n_devices:O", title="GPUs", axis=alt.Axis(labelAngle=0)))
@@ -41,7 +41,7 @@ def _by_size(points: Sequence[Row]) -> Any:
 
 
 def _by_setting(points: Sequence[Row]) -> Any:
-    """A bar for each setting."""
+    """Draw a bar for each setting."""
     import altair as alt
 
     axis = alt.Axis(labelAngle=-40)

@@ -68,13 +68,13 @@ def _set_slots(server: ExperimentServer, n_slots: int) -> None:
 
 
 def _profile(session: Session, allocation: str) -> Row:
-    """What was measured; nothing for runs that need no measurement."""
+    """Return what was measured; nothing for runs that need no measurement."""
     found = session.execute("SELECT * FROM easeml.device_profiles").fetchall()
     return {name: found[0][name] if found and allocation != "hopping" else None for name in FIGURES}
 
 
 def _widths(session: Session, run_id: int) -> Row:
-    """Widths of the run's trials, as they were decided."""
+    """Return the widths of the run's trials, as they were decided."""
     widths = session.execute(
         "SELECT width FROM easeml.trial_allocations WHERE run_id = %s ORDER BY decided_at", [run_id]
     ).fetchall()

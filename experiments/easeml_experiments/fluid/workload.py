@@ -99,7 +99,7 @@ def _brackets(speeds: Speeds, *, is_synchronous: bool) -> Iterator[TrialGroup]:
 
 
 def asha(speeds: Speeds, *, n_trials: int = N_ASHA) -> Job:
-    """Of each `ETA` trials that have ended in a rung one goes on at once, before anything below it.
+    """Let one of each `ETA` trials that have ended in a rung go on at once, before anything below it.
 
     Which `ETA` trials compete is fixed, in order of their start, so that the work is the same however it is run.
     """

@@ -54,7 +54,7 @@ def _run(folder: Path, method: str) -> Record:
 
 
 def _work(rank: int, folder: Path, method: str, scratch: Path) -> None:
-    """A worker's life."""
+    """Train as a worker does, from its start to its end."""
     torch.set_num_threads(1)
     keep_freed_memory()  # as slots do
     work = workload.load(folder)
@@ -119,11 +119,11 @@ class Worker:
         self.handed_bytes += 2 * training.parameter_bytes(module)
 
     def _train(self, live: TorchTrial, number: int, epoch: int) -> int:
-        """An epoch over the own partition; returns the number of steps."""
+        """Train an epoch over the own partition; return the number of steps."""
         return training.train_part(live, self._work, number, epoch, self._rank, self.rows).n_steps
 
     def _error(self, live: TorchTrial) -> float:
-        """The share of wrong labels over all workers' validation rows."""
+        """Return the share of wrong labels over all workers' validation rows."""
         n_rows = len(self._validation[1])
         counts = torch.tensor([training.error_of(live, self._work, self._validation) * n_rows, n_rows]).double()
         torch.distributed.all_reduce(counts)
@@ -132,6 +132,6 @@ class Worker:
 
 @contextmanager
 def _averaging_gradients(module: nn.Module) -> Iterator[nn.Module]:
-    """The network in a wrapper whose backward pass averages the gradients of all workers."""
+    """Put the network into a wrapper whose backward pass averages the gradients of all workers."""
     yield averaging_gradients(module)
     torch.distributed.barrier()  # nobody leaves while others still talk

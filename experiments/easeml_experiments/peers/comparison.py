@@ -71,7 +71,7 @@ class Group:
         return ", ".join([f"{self.network}, {n_trials} trials, batch {self.batch_size}", *times])
 
     def difference(self, method: str) -> Difference:
-        """Best validation errors of a method's trials less those of sequential SGD, seed by seed and trial by trial."""
+        """Return the best errors of a method's trials less those of sequential SGD, seed by seed and trial by trial."""
         reference = {key: error for run in self.of("tasks") for key, error in run.best_errors().items()}
         ours = {key: error for run in self.of(method) for key, error in run.best_errors().items()}
         pairs = [(ours[key], reference[key]) for key in sorted(ours) if key in reference]
@@ -124,7 +124,7 @@ def _resource_measures(group: Group) -> Iterator[Measure]:
 
 
 def _processor_measures(group: Group) -> Iterator[Measure]:
-    """Processor time, which neighbours on the machine disturb less than wall time; how much of the cores was used."""
+    """Yield processor time, which neighbours disturb less than wall time, and how much of the cores was used."""
     n_workers = group.of("mop")[0].measured.record.n_workers
     for method in ("tasks", "ray-tune"):
         ours, theirs = (sum(run.measured.processor_seconds for run in group.of(each)) for each in ("mop", method))
@@ -166,7 +166,7 @@ def _unit_measures(group: Group) -> Iterator[Measure]:
 
 
 def unit_facts(group: Group) -> dict[str, float]:
-    """Of the units of all of MOP's runs: medians, counts and shares."""
+    """Return medians, counts and shares of the units of all of MOP's runs."""
     runs = [run.measured for run in group.of("mop")]
     units = [unit for run in runs for unit in run.units]
     met = {(index, unit["slot_id"]): set[int]() for index, run in enumerate(runs) for unit in run.units}

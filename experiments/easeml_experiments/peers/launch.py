@@ -90,7 +90,7 @@ def in_own_session() -> None:
 
 @contextmanager
 def _started(command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], tempfile._TemporaryFileWrapper[bytes]]]:
-    """A process away from the terminal; it and all that it has started are gone at the end of the block."""
+    """Start a process away from the terminal; it and all that it has started are gone at the end of the block."""
     environment = {**os.environ, **server_environment(), **ENVIRONMENT}
     with tempfile.NamedTemporaryFile() as log:
         process = subprocess.Popen(

@@ -20,7 +20,7 @@ START_SECONDS = 300.0
 
 @contextmanager
 def local_ray(folder: Path, n_cores: int) -> Iterator[None]:
-    """Ray's processes on this machine, without those that only watch; gone at the end."""
+    """Start Ray's processes on this machine, without those that only watch; gone at the end."""
     with _patient():
         ray.init(
             num_cpus=n_cores,

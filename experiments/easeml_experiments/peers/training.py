@@ -49,7 +49,7 @@ def parameter_bytes(module: nn.Module) -> int:
 def start(
     workload: Workload, trial_number: int, module: nn.Module, parts: Sequence[Tensors], *, n_sharing: int = 1
 ) -> TorchTrial:
-    """A trial that trains a network over these parts; n_sharing: among how many workers each batch is divided."""
+    """Start a trial that trains a network over these parts; n_sharing: among how many workers each batch is divided."""
     chosen = architecture(workload.architecture)
     config = complete(chosen, workload.config(trial_number))
     config["batch_size"] = max(1, config.integer("batch_size") // n_sharing)
@@ -103,7 +103,7 @@ def train_part(
 
 
 def _no_pause() -> None:
-    """Nobody has to be let in between batches."""
+    """Do nothing: nobody has to be let in between batches."""
 
 
 def error_of(live: TorchTrial, workload: Workload, *parts: Tensors) -> float:

@@ -95,7 +95,7 @@ def _stat(process_id: int) -> list[str]:
 
 
 def _read(path: Path) -> str:
-    """Text of a file under /proc, nothing where the process has ended or is another user's."""
+    """Return the text of a file under /proc, nothing where the process has ended or is another user's."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -29,7 +29,7 @@ IMAGENET_GB, CIFAR_GB = 150.0, 0.15
 
 
 def small_job(n_trials: int = 64, deviation: float = 0.0, *, is_lasting: bool = False) -> Job:
-    """SHA(k, 4, 508) at 4 s an iteration, on table 1's scaling; `is_lasting`: a trial stays slow for a whole stage."""
+    """Make SHA(k, 4, 508), 4 s an iteration, on table 1's scaling; `is_lasting`: trials are slow for a whole stage."""
     mean, spread = truncated(4.0, deviation) if deviation else (4.0, 0.0)
     plain = profile(mean, LOG_LOG, spread=spread, is_extrapolated=True)
     lasting = replace(plain, spread=0.0, trial_spread=spread)

@@ -127,8 +127,9 @@ def _told(when: str, seconds: float, latest: float, actual: float) -> Row:
 
 
 def measures(rows: Sequence[Row]) -> Iterator[Measure]:
-    """The median error, and how many jobs ended by the time that 95 of 100 keep, as planned and after a tenth; and how
-    many deadlines were kept."""
+    """Yield the median error, and how many jobs ended by the time that 95 of 100 keep, as planned and after a tenth;
+    and how many deadlines were kept.
+    """
     jobs = [row for row in rows if row["deadline_seconds"] is None]
     for label, when in (("start", "as planned when asked for"), ("tenth", "after a tenth of the time")):
         known = [row for row in jobs if row[f"{label}_error"] is not None]

@@ -85,7 +85,7 @@ def _throughput(width: int, counts: Sequence[int]) -> Row:
 
 
 def table_1_measures(rows: Sequence[Row]) -> Iterator[Measure]:
-    """The share of trials on one instance, and the throughput that follows from the paper's two columns."""
+    """Yield the share of trials on one instance, and the throughput that follows from the paper's two columns."""
     for row in rows:
         where = f"table 1, {row['n_slots']} GPUs"
         yield at_least("trials on one instance, algorithm 3", where, None, row["together_with"], 1.0)
@@ -113,7 +113,7 @@ def table_2(seed: int) -> list[Row]:
 
 
 def table_2_measures(rows: Sequence[Row]) -> Iterator[Measure]:
-    """Ratios at each deadline; the targets hold at 20 minutes on the sheet's scaling."""
+    """Yield the ratios at each deadline; the targets hold at 20 minutes on the sheet's scaling."""
     cost = {(row["scaling"], row["minutes"], row["plan"]): row["cost"] for row in rows}
     printed = {(row["scaling"], row["minutes"]): row["printed_cost"] for row in rows}
     for scaling, minutes in printed:
@@ -159,7 +159,7 @@ def table_4(seed: int, n_tried: int) -> list[Row]:
 
 
 def table_4_measures(rows: Sequence[Row]) -> Iterator[Measure]:
-    """The ratio of fixed to planned cost."""
+    """Yield the ratio of fixed to planned cost."""
     for row in rows:
         paper = row["paper_fixed"] / row["paper_planned"]
         yield Measure("cost, fixed / planned", f"table 4, {row['model']}", paper, row["static"] / row["planned"])

@@ -44,8 +44,9 @@ class Run:
         return f"{NAMES[self.method]}, |S| = {self.n_parallel}"
 
     def points(self) -> list[Row]:
-        """Every measured epoch in the order of time, within the time of the search: trial_number, epoch, seconds since
-        the search began, validation_error."""
+        """Return every measured epoch in the order of time, within the time of the search: trial_number, epoch, seconds
+        since the search began, validation_error.
+        """
         found = [
             {"trial_number": n, "epoch": epoch, "seconds": at - self.record.started, "validation_error": error}
             for n, errors in self.record.errors.items()
@@ -147,7 +148,7 @@ def _error_measures(group: Group, pairs: Sequence[tuple[Run, Run]]) -> Iterator[
 
 
 def _sameness_measures(group: Group) -> Iterator[Measure]:
-    """Whether both sides trained the same trials equally far, and to the same bytes."""
+    """Measure whether both sides trained the same trials equally far, and to the same bytes."""
     pairs = [pair for n_parallel in group.sizes() for pair in group.pairs(n_parallel)]
     n_trials = sum(len(ours.epochs()) for ours, _ in pairs)
     n_alike = sum(
@@ -180,7 +181,7 @@ def _resource_measures(group: Group) -> Iterator[Measure]:
 
 
 def _share_measures(group: Group) -> Iterator[Measure]:
-    """What the workers' time went into."""
+    """Yield what the workers' time went into."""
     for runs in (group.of("mop"), group.peers):
         shares = mean_shares(runs)
         setting = f"{TITLES[group.procedure]}, {runs[0].system}, makespan times workers"

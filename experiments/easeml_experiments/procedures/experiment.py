@@ -97,9 +97,10 @@ class SearchRunner:
                 yield Asked(procedure, method, n_parallel, self.runner.options.seed + repeat)
 
     def turns(self, procedure: Procedure) -> Sequence[tuple[str, int]]:
-        """(method, trials in training): twice as many as slots where they change no trial; else as in the paper as many
-        as slots, and for model hopping in the full form also twice as many. The quick form has plain processes there:
-        starting Ray takes longer than such a search."""
+        """Return (method, trials in training): twice as many as slots where they change no trial; else as in the paper
+        as many as slots, and for model hopping in the full form also twice as many. The quick form has plain processes
+        there: starting Ray takes longer than such a search.
+        """
         p = self.runner.server.n_slots
         if procedure.is_exact:
             return [("mop", 2 * p), (self.other, 2 * p)]

@@ -23,7 +23,7 @@ def plots(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _makespans(runs: Sequence[Run]) -> Any:
-    """A bar for the mean of each system, a tick for each search."""
+    """Draw a bar for the mean of each system, a tick for each search."""
     import altair as alt
 
     rows = [
@@ -42,7 +42,7 @@ def _makespans(runs: Sequence[Run]) -> Any:
 
 
 def _best_errors(runs: Sequence[Run]) -> Any:
-    """The lowest validation error so far over time, a panel for each procedure."""
+    """Draw the lowest validation error so far over time, a panel for each procedure."""
     import altair as alt
 
     rows = [
@@ -58,23 +58,23 @@ def _best_errors(runs: Sequence[Run]) -> Any:
 
 
 def _lowest(points: Sequence[Row], key: Row) -> list[Row]:
-    """The lowest error so far at each point."""
+    """Return the lowest error so far at each point."""
     lowest = accumulate((point["validation_error"] for point in points), min)
     return [key | {"seconds": each["seconds"], "error": error} for each, error in zip(points, lowest, strict=True)]
 
 
 def _by_time(runs: Sequence[Run]) -> Any:
-    """All learning curves by time: figures 12, 13 and 19."""
+    """Draw all learning curves by time: figures 12, 13 and 19."""
     return _curves(runs, "seconds:Q", "seconds")
 
 
 def _by_epoch(runs: Sequence[Run]) -> Any:
-    """All learning curves by epoch: figure 18."""
+    """Draw all learning curves by epoch: figure 18."""
     return _curves(runs, "epoch:Q", "epoch")
 
 
 def _curves(runs: Sequence[Run], x: str, title: str) -> Any:
-    """A line for each trial, a panel for each search."""
+    """Draw a line for each trial, a panel for each search."""
     import altair as alt
 
     rows = [
@@ -96,7 +96,7 @@ def _curves(runs: Sequence[Run], x: str, title: str) -> Any:
 
 
 def _counts(runs: Sequence[Run]) -> Any:
-    """How many configs were run for how many epochs: figure 20."""
+    """Draw how many configs were run for how many epochs: figure 20."""
     import altair as alt
 
     rows = [{"system": run.system, "epochs": n} for run in runs for n in run.epochs().values()]
@@ -110,7 +110,7 @@ def _counts(runs: Sequence[Run]) -> Any:
 
 
 def _rung_errors(runs: Sequence[Run]) -> Any:
-    """The best validation error so far at each rung over time: figure 21. Rungs end after 1, 3, 9, ... epochs."""
+    """Draw the best validation error so far at each rung over time: figure 21. Rungs end after 1, 3, 9, ... epochs."""
     import altair as alt
 
     rows = []

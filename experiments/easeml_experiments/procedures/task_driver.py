@@ -50,7 +50,7 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def _value(self, result: Any) -> TaskResult:
-        """The result; raises what the task has raised."""
+        """Return the result; raise what the task has raised."""
 
 
 def drive(method: str, job: SearchJob, workers: WorkerPool) -> Record:

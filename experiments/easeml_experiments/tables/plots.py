@@ -34,7 +34,7 @@ def plots(results: Results) -> dict[str, Any]:
 
 
 def _points(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """A point for each score of a table, held within 15 standard errors."""
+    """Return a point for each score of a table, held within 15 standard errors."""
     if not row["best"] or not row[f"{row['best']}_error"]:
         return []
     sign = 1 if TABLES[row["table"]].is_higher_better else -1

@@ -45,7 +45,7 @@ def _worst_order(replays: ReplayCache, name: str, bound: float | None) -> Measur
 
 
 def _shuffled(replays: ReplayCache, name: str) -> Measure:
-    """The same relative to orders drawn at random, as the paper does not print its own."""
+    """Measure the same relative to orders drawn at random, as the paper does not print its own."""
     ours = replays[DEEPLEARNING].losses(name)
     found = [
         time_ratio(replays[DEEPLEARNING].losses(order), ours, BETWEEN, replays.draws[:1]).value for order in SHUFFLED

@@ -80,7 +80,7 @@ class Curves:
 
 
 def _reached(points: Floats, curves: Floats, levels: Floats, is_linear: bool = False) -> Floats:
-    """First points, shape (B, L), where falling curves (B, t) are at most each level; infinite where they never are."""
+    """Return the first points, (B, L), where falling curves (B, t) are at most each level; infinite: they never are."""
     costs: Floats = np.concatenate((points, _NEVER))[_first_at_most(curves, levels + _TOLERANCE)]
     if not is_linear:
         return costs

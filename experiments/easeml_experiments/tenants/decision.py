@@ -31,7 +31,7 @@ class Size:
 
 
 def measure_decisions(name: str, size: Size, seed: int) -> dict[str, Any]:
-    """Milliseconds a decision, the mean and the 99th percentile, and the megabytes by which this process grew."""
+    """Return milliseconds a decision, mean and 99th percentile, and the megabytes by which this process grew."""
     chosen = strategy(name)
     past = synthetic(0.5, 1.0, seed=seed, n_users=N_PAST, n_models=size.n_arms)
     rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ def _selector(policy: str, arm_rule: str, prior: Prior, size: Size, rng: np.rand
 
 
 def _decide(selector: Selector[int], quality: float) -> float:
-    """Seconds of a decision and of taking in its result."""
+    """Make a decision and take in its result; return the seconds of both."""
     started = time.perf_counter()
     decision = selector.choose()
     if decision is not None:

@@ -32,7 +32,7 @@ WHY = (
 
 
 def run(options: Options) -> Result:
-    """Presets or free use. Raises InvalidArgument, InvalidData."""
+    """Run presets or free use. Raises InvalidArgument, InvalidData."""
     if options.values.get("quality") is not None:
         return free_use(options)
     presets = _chosen(options.values.get("preset", "all"), options.is_quick)
@@ -57,7 +57,7 @@ def _chosen(names: str, is_quick: bool) -> list[Preset]:
 
 
 def _needs(presets: Sequence[Preset]) -> dict[Cell, list[str]]:
-    """What any of them needs, each once."""
+    """Return what any of them needs, each once."""
     found: dict[Cell, dict[str, None]] = {}
     for preset in presets:
         for cell, names in preset.needs().items():
@@ -85,7 +85,7 @@ def _result(replays: ReplayCache, presets: Sequence[Preset]) -> Result:
 
 
 def _drawn(replays: ReplayCache, preset: Preset) -> list[Drawn]:
-    """Its lines, where there are matrices."""
+    """Return the lines of a preset, where there are matrices."""
     return [
         Drawn(panel, line.label, curves := _curves(replays, preset, line), min(preset.shown, curves.budget))
         for panel, lines in preset.panels.items()
@@ -107,7 +107,7 @@ def _chart(drawn: Sequence[Drawn], preset: Preset) -> Any:
 
 
 def _measures(replays: ReplayCache, preset: Preset) -> Iterator[Measure]:
-    """Its own, then the cost of every line to three losses, then what is missing."""
+    """Yield a preset's own, then the cost of every line to three losses, then what is missing."""
     yield from preset.measures(replays)
     for panel, lines in preset.panels.items():
         for line in lines if not preset.is_share else ():

@@ -65,7 +65,7 @@ def correlation(replays: ReplayCache) -> Iterator[Measure]:
 
 
 def _harder(replays: ReplayCache, what: str, above: str, below: str) -> Measure:
-    """How much more one setting costs hybrid than another, of which the paper says that it is easier."""
+    """Measure how much more one setting costs hybrid than another, of which the paper says that it is easier."""
     cells, levels = SYN_COSTS | SYN_LITERAL, np.array([0.02])
     costs = [float(replays[cells[f"SYN{each}"]].losses("hybrid").cost_to(levels)[0]) for each in (above, below)]
     value = costs[0] / costs[1] if costs[1] > 0 else float("nan")
@@ -93,7 +93,7 @@ def fewer_users(replays: ReplayCache) -> Iterator[Measure]:
 
 
 def greedy_and_hybrid(replays: ReplayCache) -> Iterator[Measure]:
-    """Where the turns overtake greedy, and what hybrid makes of it."""
+    """Measure where the turns overtake greedy, and what hybrid makes of it."""
     cell = RUNS["179CLASSIFIER"]
     if not replays.has(cell.data):
         return

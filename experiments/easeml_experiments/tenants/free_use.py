@@ -73,7 +73,7 @@ def _result(replayed: Replayed, names: list[str], options: Options, has_costs: b
 
 
 def _cost_measures(rows: list[dict[str, Any]], name: str) -> Iterator[Measure]:
-    """Cost to the losses that were reached, mean and worst, with intervals."""
+    """Yield the cost to the losses that were reached, mean and worst, with intervals."""
     for row in rows:
         for which in ("mean", "worst") if row["line"] == name and row["loss"] in LEVELS else ():
             low, high = (f"{row[f'{which}_{end}']:.3g}" if row[f"{which}_{end}"] is not None else "not reached"

@@ -14,7 +14,7 @@ from easeml_experiments.tenants.replay_cache import ReplayCache
 
 
 def missing(data: str) -> Measure:
-    """Stands for what cannot be measured for want of the matrices."""
+    """Make the measure that stands for what cannot be measured for want of the matrices."""
     return Measure("matrices", data, None, "no data: --data DIR")
 
 

@@ -31,7 +31,7 @@ def hull_oracle(quality: Floats, cost: Floats) -> Curve:
 
 
 def _edges(quality: Floats, cost: Floats) -> list[tuple[float, float]]:
-    """(cost, gain) of the edges of one tenant's hull, slopes falling."""
+    """Return (cost, gain) of the edges of one tenant's hull, slopes falling."""
     edges: list[tuple[float, float]] = []
     at_cost = at_quality = 0.0
     while (better := np.flatnonzero((quality > at_quality) & (cost > at_cost))).size:

@@ -45,7 +45,7 @@ def curve_rows(drawn: Sequence[Drawn], *, at_most: int = MAX_ROWS) -> list[Row]:
 
 
 def cost_rows(drawn: Sequence[Drawn], draws: NDArray[np.int_]) -> list[Row]:
-    """Cost in percent to every loss, of the mean and of the worst curve, with intervals; empty: not within budget."""
+    """Return percents of cost to every loss, mean and worst curve, with intervals; empty: above the budget."""
     rows: list[Row] = []
     for line in drawn:
         columns = {
@@ -70,7 +70,7 @@ def _percent(share: float) -> float | None:
 
 
 def _grid(curves: Curves, shown: float, at_most: int) -> Floats:
-    """Costs up to what is shown, evenly by their logarithm; all where anything changes when they are few."""
+    """Return costs up to what is shown, evenly by their logarithm; all where anything changes when they are few."""
     points = curves.points[(curves.points > LEAST_DRAWN) & (curves.points < shown)]
     start = max(LEAST_DRAWN, float(points[0]) / 2) if len(points) else LEAST_DRAWN
     if curves.is_linear or len(points) > at_most - 2:
@@ -91,7 +91,7 @@ def loss_chart(drawn: Sequence[Drawn], *, what: str = "accuracy loss", x_title: 
 
 
 def _steps(rows: Sequence[Row], labels: Sequence[str], panels: Sequence[str], y_title: str, x_title: str) -> Any:
-    """A column of two charts for each panel."""
+    """Draw a column of two charts for each panel."""
     import altair as alt
 
     x = alt.X("cost:Q", title=x_title, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(values=PERCENTS))

@@ -128,7 +128,7 @@ class Bandits:
 
 
 def _changes(trace: Trace, quality: Floats) -> Run:
-    """The points of a trace where the loss changes, and the last."""
+    """Return the points of a trace where the loss changes, and the last."""
     possible = np.nanmax(quality, axis=1)
     shares = np.where(possible > 0, 0.0, 1.0)
     shortfalls = [1.0 - float(shares.mean())]
@@ -142,7 +142,7 @@ def _changes(trace: Trace, quality: Floats) -> Run:
 
 
 def _clean(values: Floats) -> Floats:
-    """Sums of many gains end at zero, not near it."""
+    """Let sums of many gains end at zero, not near it."""
     return np.where(values < 1e-12, 0.0, values)
 
 

@@ -31,7 +31,7 @@ class Case:
 
 
 def regrets_of(case: Case, seed: int, n_rounds: int = N_ROUNDS) -> Floats:
-    """R_T for T = 1..n_rounds, shape (n_rounds,), of the first repeat's ten tenants."""
+    """Return R_T for T = 1..n_rounds, shape (n_rounds,), of the first repeat's ten tenants."""
     matrices = synthetic(case.s_m, case.alpha, seed=seed, is_literal=case.is_literal)
     repeat = repeat_of(matrices, Cell(matrices.name), seed, 0)
     chosen = replace(strategy(case.policy), is_theorem=True)

@@ -81,7 +81,7 @@ def regret(
     arm_rule: ArmRule,
     n_rounds: int,
 ) -> Floats:
-    """R_T of ease.ml's theorems for T = 1..n_rounds, shape (n_rounds,), of bandits that may play arms again."""
+    """Return R_T of ease.ml's theorems for T = 1..n_rounds, shape (n_rounds,), of bandits that may play arms again."""
     selector: Selector[int] = Selector(policy, arm_rule)
     for tenant in range(len(quality)):
         selector.join(tenant, bandit_of(tenant))
@@ -97,8 +97,9 @@ def regret(
 
 
 def regret_of(quality: Floats, cost: Floats, plays: Sequence[tuple[int, int]]) -> Floats:
-    """R_T after each play of (tenant, arm): each round's cost times the sum over tenants of best quality minus the
-    quality of the arm played LAST (0 before the first)."""
+    """Return R_T after each play of (tenant, arm): each round's cost times the sum over tenants of best quality minus
+    the quality of the arm played LAST (0 before the first).
+    """
     missing = np.nanmax(quality, axis=1)
     best, lost, total = missing.copy(), float(missing.sum()), 0.0
     regrets = np.empty(len(plays))

@@ -83,7 +83,7 @@ class ReplayCache:
         return replay_cell(matrices, run, [strategy(name) for name in names], self.n_repeats, seed, self._workers)
 
     def __getitem__(self, cell: Cell) -> Replayed:
-        """What was replayed."""
+        """Return what was replayed."""
         return self._replayed[cell]
 
     @cached_property

@@ -29,7 +29,7 @@ class Workers:
 
 @contextmanager
 def workers(*, in_process: bool = False) -> Iterator[Workers]:
-    """Workers on all cores, gone at the end. New processes read their number of threads when they import numpy."""
+    """Start workers on all cores, gone at the end. Processes read their number of threads when they import numpy."""
     if in_process:
         yield Workers(None)
         return
