@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from easeml_db.decisions.hopper.allocation.registry import uses_batches
+from easeml_db.decisions.hopper.allocation.registry import allocation_of_ending, uses_batches
 from easeml_db.errors import InvalidData
 from easeml_db.postgres.store_session import StoreSession
 from easeml_db.words.run import Arm, Run, Search
@@ -69,7 +69,7 @@ def run_of(rows: RunRows, joint_architectures: Collection[str]) -> Run:
         gathering_segments=gathering,
         batch_keys={trial_id: key for trial_id, key in batch_keys.items() if key is not None},
     )  # fmt: skip
-    return run.in_its_ending() if is_ending else run
+    return run.in_its_ending(allocation_of_ending(run.allocation)) if is_ending else run
 
 
 def _trial(n_partitions: int, row: Row) -> Trial:

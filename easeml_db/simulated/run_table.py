@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from easeml_db.decisions.hopper.allocation.registry import allocation_of_ending
 from easeml_db.errors import InvalidData
 from easeml_db.simulated.arm_table import ArmTable
 from easeml_db.simulated.rows import OPEN_TRIAL, STOPPABLE_TRIAL, Rows, ScoreOf, is_at_pause
@@ -83,7 +84,8 @@ class RunTable:
         if run_id in self._rows.unreadable:
             raise InvalidData(f"run {run_id}: a row cannot be read")
         run = self._rows.run(run_id)
-        return run.in_its_ending() if run_id in self._rows.ending else run
+        is_ending = run_id in self._rows.ending
+        return run.in_its_ending(allocation_of_ending(run.allocation)) if is_ending else run
 
     def crashed(self, run_id: int, trial_id: int, reason: str) -> int:
         """Note a crash; return how many there were since something was recorded of the trial."""

@@ -11,10 +11,6 @@ UNPLANNED = "longest_remaining"
 """The scheduler that serves any run at once: it needs to know no times."""
 
 
-HOPPING, PLANNED = "hopping", "planned"
-"""Two allocations: every trial has one slot at a time; slots come and go as a plan says."""
-
-
 @dataclass(frozen=True)
 class Arm:
     """A candidate of a run: an architecture with its augmentation, and the trials of its hyperparameter search.
@@ -101,11 +97,6 @@ class Run:
     batch_keys: Mapping[int, str] = field(default_factory=dict)
     n_resumes: int = 0
 
-    @property
-    def is_planned(self) -> bool:
-        """Return whether its slots come and go by a plan."""
-        return self.allocation == PLANNED
-
     def beside(self, known: Run) -> Run:
         """Return the run with earlier known trials, where it has no newer ones."""
         trials = {trial.trial_number: trial for trial in known.trials}
@@ -116,11 +107,10 @@ class Run:
             batch_keys={**known.batch_keys, **self.batch_keys},
         )  # fmt: skip
 
-    def in_its_ending(self) -> Run:
+    def in_its_ending(self, allocation: str) -> Run:
         """Return the run after the end of its search: the remaining work needs no arm, procedure, limit or plan, hence
-        no pilot.
+        no pilot. `allocation` is one that follows no plan.
         """
-        allocation = HOPPING if self.is_planned else self.allocation
         return replace(
             self, max_seconds=None, scheduler=UNPLANNED, search=None, arms=(), arm_of={}, allocation=allocation
         )

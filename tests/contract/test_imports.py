@@ -54,7 +54,11 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "decisions.procedures": ("easeml_db.decisions.search_space",),
     "decisions.tenancy": ("easeml_db.decisions.bandits",),
     "decisions.hopper": ("easeml_db.decisions.trial_groups",),
-    "decisions.planner": ("easeml_db.decisions.procedures", "easeml_db.decisions.search_space"),
+    "decisions.planner": (
+        "easeml_db.decisions.procedures",
+        "easeml_db.decisions.search_space",
+        "easeml_db.decisions.hopper.allocation.registry",  # which allocations train on all slots at once
+    ),
     "decisions": (),
     "coordinator": ("easeml_db.decisions",),
     "postgres": PORTS,

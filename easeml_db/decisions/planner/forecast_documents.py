@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from easeml_db.decisions.hopper.allocation.registry import needs_gangs
 from easeml_db.decisions.planner.envelope import Past
 from easeml_db.decisions.planner.forecast import Forecast, SlotsHeld, forecast, until_limit
 from easeml_db.decisions.planner.job import Stage, architectures_of
@@ -17,7 +18,6 @@ from easeml_db.errors import NotReady
 from easeml_db.words.run import Search
 
 Row = Mapping[str, Any]
-PARALLEL = "data_parallel"  # the allocation that gives each trial all slots
 
 
 def make_forecast(state_json: str) -> str:
@@ -54,7 +54,7 @@ def _held(state: Row) -> SlotsHeld:
 def rest_of(state: Row, *, is_on_own_slots: bool = True) -> tuple[tuple[Stage, ...], Knowledge]:
     """Return the remaining stages of a run, and what is known of its times. Raises NotReady, InvalidArgument."""
     knowledge = Knowledge(
-        state["knowledge"], state["dataset"], is_parallel=state.get("allocation") == PARALLEL,
+        state["knowledge"], state["dataset"], is_parallel=needs_gangs(state.get("allocation", "")),
         is_on_own_slots=is_on_own_slots, run_id=state.get("run_id"),
     )  # fmt: skip
     past = Past(knowledge.curves, knowledge.epoch_seconds)

@@ -12,6 +12,7 @@ from typing import Any
 
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.settings import Settings
+from easeml_db.decisions.hopper.allocation.registry import PLANNED
 from easeml_db.decisions.planner.declared import declared_stages
 from easeml_db.decisions.planner.documents import plan_rows
 from easeml_db.decisions.planner.job import Job, Latency, architectures_of
@@ -23,7 +24,7 @@ from easeml_db.decisions.planner.simulation import Simulator
 from easeml_db.decisions.procedures.proposal import begin_search
 from easeml_db.simulated import CloudFaults, SimulatedProcess, SimulatedWorld
 from easeml_db.words.instance import LOCAL
-from easeml_db.words.run import PLANNED, Arm, Run, Search
+from easeml_db.words.run import Arm, Run, Search
 from easeml_db.words.topology import Slot
 from easeml_db.words.trial import Trial
 from easeml_experiments.contract import Measure, at_least

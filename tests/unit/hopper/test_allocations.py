@@ -3,7 +3,12 @@
 import pytest
 
 from easeml_db.decisions.hopper.allocation.contract import SlotOffer
-from easeml_db.decisions.hopper.allocation.registry import ALLOCATIONS, create_allocation, needs_gangs
+from easeml_db.decisions.hopper.allocation.registry import (
+    ALLOCATIONS,
+    allocation_of_ending,
+    create_allocation,
+    needs_gangs,
+)
 from easeml_db.decisions.hopper.contract import Placement
 from easeml_db.decisions.hopper.estimates import UnitSeconds
 from easeml_db.decisions.hopper.run_work import RunWork
@@ -39,6 +44,12 @@ def test_an_unknown_allocation_is_refused_with_the_names_that_there_are():
 
 def test_only_whoever_asks_for_data_parallel_insists_on_gangs():
     assert [name for name in ALLOCATIONS if needs_gangs(name)] == ["data_parallel"]
+    assert not needs_gangs("sideways")
+
+
+def test_a_run_in_its_ending_keeps_its_allocation_unless_that_follows_a_plan():
+    endings = {name: allocation_of_ending(name) for name in [*ALLOCATIONS, "sideways"]}
+    assert {name: ending for name, ending in endings.items() if name != ending} == {"planned": "hopping"}
 
 
 def offer(idle, **options):

@@ -13,8 +13,8 @@ from easeml_db.decisions.hopper.allocation.planned import Planned
 from easeml_db.decisions.hopper.allocation.water_filling import water_filling
 from easeml_db.decisions.hopper.run_work import RunWork
 from easeml_db.errors import InvalidArgument
-from easeml_db.words.run import PLANNED
 
+PLANNED = "planned"
 ALLOCATIONS: dict[str, Callable[[RunWork], Allocation]] = {
     "hopping": Hopping,
     "data_parallel": DataParallel,
@@ -42,6 +42,11 @@ def planned_allocation() -> str:
 def list_allocations() -> list[str]:
     """Return the names, for SQL."""
     return list(ALLOCATIONS)
+
+
+def allocation_of_ending(name: str) -> str:
+    """Return the allocation of a run after the end of its search, when there is no plan to follow any more."""
+    return DEFAULT if getattr(ALLOCATIONS.get(name), "follows_plan", False) else name
 
 
 def uses_gangs(name: str) -> bool:
