@@ -18,7 +18,7 @@ Row: TypeAlias = Mapping[str, Any]
 GlobalData: TypeAlias = MutableMapping[str, object]
 """PL/Python's `GD`: what the functions of one session share."""
 
-Plan = NewType("Plan", object)
+PreparedPlan = NewType("PreparedPlan", object)
 
 
 class Result(Protocol):
@@ -49,13 +49,13 @@ class PlPy(Protocol):
 
     SPIError: type[Exception]
 
-    def prepare(self, query: str, argtypes: Sequence[str], /) -> Plan:
+    def prepare(self, query: str, argtypes: Sequence[str], /) -> PreparedPlan:
         """Plan a statement with parameters of these SQL types."""
 
-    def execute(self, query: str | Plan, arguments: Sequence[SqlValue] = ..., /) -> Result:
+    def execute(self, query: str | PreparedPlan, arguments: Sequence[SqlValue] = ..., /) -> Result:
         """Execute a statement or a plan. Raises SPIError; here the server lets a cancel through."""
 
-    def cursor(self, query: str | Plan, arguments: Sequence[SqlValue] = ..., /) -> Cursor:
+    def cursor(self, query: str | PreparedPlan, arguments: Sequence[SqlValue] = ..., /) -> Cursor:
         """Open a cursor over a statement or a plan."""
 
     def commit(self) -> None:

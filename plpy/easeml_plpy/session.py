@@ -18,7 +18,7 @@ from .errors import VersionMismatch
 from .failures import Answered, answered
 from .interrupts import interruptible, quietly
 from .memory import limit_session
-from .plpython import Cursor, GlobalData, Plan, PlPy, Result, SqlValue
+from .plpython import Cursor, GlobalData, PlPy, PreparedPlan, Result, SqlValue
 from .search_path import is_pinned
 
 P = ParamSpec("P")
@@ -65,7 +65,7 @@ class Session:
 
     def __init__(self, plpy: PlPy) -> None:
         self._plpy = plpy
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, PreparedPlan] = {}
         self._kept: dict[Kept[Any], Any] = {}
         self.SPIError = plpy.SPIError
 
@@ -154,7 +154,7 @@ class Session:
         """Send a warning to the client."""
         self._plpy.warning(message, hint=hint)
 
-    def _plan(self, command: Command) -> Plan:
+    def _plan(self, command: Command) -> PreparedPlan:
         plan = self._plans.get(command.sql)
         if plan is None:
             statement = command.sql.replace("{schema}", self.schema)

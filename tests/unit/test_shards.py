@@ -9,7 +9,7 @@ import pytest
 
 from easeml_db.errors import EasemlError, InvalidArgument, InvalidData, NotAllowed, VersionMismatch
 from easeml_db.postgres.spread.citus import placements_of
-from easeml_db.postgres.spread.shards import OnNoSegment, Placed, Placement, Shard, Worker, gone, shards_of
+from easeml_db.postgres.spread.shards import OnNoSegment, Placed, Shard, ShardPlacement, Worker, gone, shards_of
 
 COLUMNS = (
     "relation", "kind", "method", "partition_method", "replication_model", "colocation", "is_readable", "shard_id",
@@ -23,7 +23,7 @@ HASHED, REPLICATED, REFERENCE, LOCAL = ("h", "s", 1), ("h", "c", 4), ("n", "t", 
 
 def recorded(
     table: str, known_as: tuple[Any, ...], *places: tuple[int, tuple[Any, ...]], **other: Any
-) -> list[Placement]:
+) -> list[ShardPlacement]:
     """The rows that a worker returns of a table, by number of the shard and node."""
     usual = {"kind": "r", "method": "heap", "is_readable": True} | other
     rows = []
@@ -36,7 +36,7 @@ def recorded(
 DATA = recorded("public.data", HASHED, (102008, ONE), (102009, TWO), (102010, ONE), (102011, TWO))
 
 
-def found(placements: list[Placement], *segments: Placed, asked: str = "w1") -> dict[str, list[str]] | None:
+def found(placements: list[ShardPlacement], *segments: Placed, asked: str = "w1") -> dict[str, list[str]] | None:
     shards = shards_of("public.data", "anna", asked, placements, segments or (W1, W2))
     return shards and {segment: [shard.table for shard in own] for segment, own in shards.items()}
 
@@ -115,7 +115,7 @@ def test_segments_of_another_cluster_with_the_same_addresses_are_left_alone() ->
     ],
 )  # fmt: skip
 def test_what_is_in_the_way_is_said_in_one_line(
-    placements: list[Placement], segments: tuple[Placed, ...], error: type[EasemlError], words: str
+    placements: list[ShardPlacement], segments: tuple[Placed, ...], error: type[EasemlError], words: str
 ) -> None:
     with pytest.raises(error) as refused:
         found(placements, *segments)

@@ -62,7 +62,7 @@ def dynamic_fluid(
     _check(running, devices)
     if not is_freed:
         return []
-    plan = _Plan(
+    plan = _ResizePlan(
         running, SharedCapacity(running, devices, profile, capacities or {}), profile, resizing, n_devices=len(devices)
     )
     for running_trial in plan.longest_first:
@@ -72,7 +72,7 @@ def dynamic_fluid(
     return sorted(plan.capacity.changed.values(), key=lambda resize: resize.trial_id)
 
 
-class _Plan:
+class _ResizePlan:
     def __init__(
         self,
         running: Sequence[RunningTrial],

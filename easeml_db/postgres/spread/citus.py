@@ -17,8 +17,8 @@ from easeml_db.postgres.spread.node_works import NodeWork, Told, all_of
 from easeml_db.postgres.spread.shards import (
     OnNoSegment,
     Placed,
-    Placement,
     Shard,
+    ShardPlacement,
     Shards,
     Worker,
     gone,
@@ -152,10 +152,10 @@ async def _shards(
         raise
 
 
-def placements_of(rows: Iterable[Mapping[str, Any]]) -> list[Placement]:
+def placements_of(rows: Iterable[Mapping[str, Any]]) -> list[ShardPlacement]:
     """Return the rows of PLACEMENTS as values."""
     return [
-        Placement(
+        ShardPlacement(
             row["relation"],
             row["kind"],
             row["method"],

@@ -37,7 +37,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Placement:
+class ShardPlacement:
     """A row of a worker's catalog: a table, or a leaf of a partitioned one, and one place of one of its shards, if any.
 
     `relation`, `shard`: names as SQL writes them. `kind`, `method`: relkind and access method. `known_as`: partition
@@ -71,7 +71,7 @@ class OnNoSegment(NotFound):
 
 
 def shards_of(
-    table: str, role: str, asked: str, placements: Sequence[Placement], segments: Sequence[Placed]
+    table: str, role: str, asked: str, placements: Sequence[ShardPlacement], segments: Sequence[Placed]
 ) -> Shards | None:
     """Return the shards of a table that was named on the segment `asked`; None if Citus does not know the table.
 
@@ -80,7 +80,7 @@ def shards_of(
     """
     if all(placement.known_as is None for placement in placements):
         return None
-    copies: dict[int, list[Placement]] = {}
+    copies: dict[int, list[ShardPlacement]] = {}
     for placement in placements:
         _check(placement, role)
         if placement.shard_id is not None:
@@ -101,7 +101,7 @@ def gone(shards: Sequence[Shard], still_there: Collection[int]) -> list[str]:
     return [shard.table for shard in shards if shard.shard_id not in still_there]
 
 
-def _check(placement: Placement, role: str) -> None:
+def _check(placement: ShardPlacement, role: str) -> None:
     """Refuse what the role may not read, and what is not in heaps on workers."""
     relation = placement.relation
     if not placement.is_readable:
@@ -147,7 +147,7 @@ def _check_versions(asked: str, used: Sequence[Placed]) -> None:
             )
 
 
-def _chosen(number: int, copies: Sequence[Placement], places: Mapping[Worker, Placed]) -> Worker:
+def _chosen(number: int, copies: Sequence[ShardPlacement], places: Mapping[Worker, Placed]) -> Worker:
     """Return the worker from which a shard is read; `number`: its place among those of the table."""
     workers = sorted({copy.worker for copy in copies if copy.worker is not None})
     first = copies[0]

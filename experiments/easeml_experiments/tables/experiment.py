@@ -23,7 +23,7 @@ from easeml_experiments.contract import Options, Result
 from easeml_experiments.experiment_server import ExperimentServer, Session, private_server
 from easeml_experiments.tables import comparable, comparison, loading, ours, splitting
 from easeml_experiments.tables.kept import OURS, Kept
-from easeml_experiments.tables.plan import Plan, plan_of
+from easeml_experiments.tables.plan import TablesPlan, plan_of
 from easeml_experiments.tables.plots import plots
 from easeml_experiments.tables.splitting import Loaded
 from easeml_experiments.tables.table import Table
@@ -58,7 +58,7 @@ def _results_folder(options: Options) -> Iterator[Path]:
 class Runner:
     """Runs what is missing. The server starts when it is first needed."""
 
-    def __init__(self, plan: Plan, kept: Kept) -> None:
+    def __init__(self, plan: TablesPlan, kept: Kept) -> None:
         self.plan, self.kept = plan, kept
         self._stack = ExitStack()
         self._server: ExperimentServer | None = None

@@ -18,7 +18,7 @@ QUICK_TABLES, QUICK_RIVALS = "diabetes,wine", "hgb"
 
 
 @dataclass(frozen=True)
-class Plan:
+class TablesPlan:
     """Tables, seeds, seconds of each search, the rivals that may run; whether ours runs, and again where it has."""
 
     tables: tuple[Table, ...]
@@ -31,13 +31,13 @@ class Plan:
     is_again: bool
 
 
-def plan_of(options: Options) -> Plan:
+def plan_of(options: Options) -> TablesPlan:
     """Read the options. Raises InvalidArgument for what there is not, NotReady for what is not installed."""
     values = options.values
     only, seeds, rivals = values.get("only") or "", values.get("seeds") or SEEDS, ",".join(RIVALS)
     if options.is_quick:
         only, seeds, rivals = QUICK_TABLES, str(options.seed), QUICK_RIVALS
-    plan = Plan(
+    plan = TablesPlan(
         tuple(TABLES[name] for name in _names(only)),
         _seeds(seeds),
         float(values.get("seconds") or SECONDS),
@@ -69,7 +69,7 @@ def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _check_packages(plan: Plan) -> None:
+def _check_packages(plan: TablesPlan) -> None:
     """Refuse at once what a run of hours would meet at its end."""
     data = {table.package: table.name for table in plan.tables if missing_package(table.package)}
     rivals = {rival.package: rival.name for rival in plan.rivals if missing_package(rival.package)}
