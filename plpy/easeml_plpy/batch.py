@@ -29,14 +29,14 @@ from .units import Unit, UnitContext, open_unit, trial_to_blame
 
 HELD = "55P03"
 """SQLSTATE of rows that somebody's open transaction holds."""
-Told = dict[str, str | None]
+ToldError = dict[str, str | None]
 
 
 class BatchRecorded(TypedDict):
     """The result of a batch: bytes of pruned states, and the errors of members that are not recorded, by trial."""
 
     pruned_bytes: int
-    failures: dict[int, Told]
+    failures: dict[int, ToldError]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _Batch:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._pause = SessionPause(session)
-        self._failures: dict[int, Told] = {}
+        self._failures: dict[int, ToldError] = {}
 
     @contextmanager
     def blaming(self, trial_id: int) -> Iterator[None]:
@@ -192,7 +192,7 @@ def _with_stack(text: str, stack: Sequence[int] | None) -> str:
     return text if stack is None else json.dumps(json.loads(text) | {"stack": list(stack)})
 
 
-def _told_of_member(error: Exception) -> Told | None:
+def _told_of_member(error: Exception) -> ToldError | None:
     """Return the report of an error of class ML, or of locked rows; None for any other error, which ends the whole
     batch.
     """

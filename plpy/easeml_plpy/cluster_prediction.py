@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
 
 from . import columns as columns_of
 from .columns import Column
@@ -27,8 +26,8 @@ from .session import Command, NodeSession, Session, Statement, only_column
 from .spread.cluster_tables import ClusterTable, open_table
 from .spread.tables import check_rights, check_same
 from .table_prediction import TableFilling, TableRequest, check_types
+from .value_types import Told
 
-Told: TypeAlias = Mapping[str, Any]
 KEYS: Statement[list[int]] = Statement(
     "SELECT array_agg(k.key ORDER BY k.content) AS keys FROM (SELECT gp_segment_id AS content, min(segment_key) AS key"
     " FROM easeml_segment.keys GROUP BY gp_segment_id) k",

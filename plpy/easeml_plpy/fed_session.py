@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from .architectures.registered import NAMED
 from .datasets import BLOCKS, DATASET
@@ -153,10 +153,9 @@ class FedSession(NodeSession):
     fed: Fed
 
     @classmethod
-    def fed_with(cls, plpy: PlPy, GD: GlobalData, fed: Fed) -> FedSession:
+    def fed_with(cls, plpy: PlPy, GD: GlobalData, fed: Fed) -> Self:
         """Return the process's session, with what came for one unit. Raises VersionMismatch."""
         session = cls.of(plpy, GD)
-        assert isinstance(session, FedSession)
         session.fed = fed
         return session
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from . import columns as columns_of
 from . import datasets
@@ -29,9 +29,8 @@ from .states import read_state
 from .table_prediction import TableFilling, TableRequest, check_types
 from .task import Task
 from .trainers import AnsweringTrial, answering_trial
-from .value_types import JSON
+from .value_types import JSON, Told
 
-Told: TypeAlias = Mapping[str, Any]
 Restore: TypeAlias = Callable[[str, Mapping[str, JSON], Task, bytes], AnsweringTrial]
 
 

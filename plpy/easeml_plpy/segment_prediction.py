@@ -53,7 +53,7 @@ def predict_on_segment(
     if `knows_trial`. Raises an error of class ML as RefusedError.
     """
     try:
-        return _answers(plpy, GD, json.loads(told), pieces, (n_rows, payload, texts))
+        return _answers(FedSession.of(plpy, GD), json.loads(told), pieces, (n_rows, payload, texts))
     except Exception as error:
         failure = told_by(error)
         if failure is None:
@@ -62,16 +62,14 @@ def predict_on_segment(
 
 
 def _answers(
-    plpy: PlPy,
-    GD: GlobalData,
+    session: FedSession,
     order: Mapping[str, Any],
     pieces: Sequence[bytes] | None,
     packed: tuple[int, bytes | None, str | None],
 ) -> Predicted:
-    session = FedSession.of(plpy, GD)
     answering = session.kept(ANSWERING)
     if pieces is not None:
-        answering.served, answering.job_id = _brought(plpy, GD, order, pieces), order["job_id"]
+        answering.served, answering.job_id = _brought(session, order, pieces), order["job_id"]
     assert answering.served is not None
     fields = packed_fields(answering.served.data.encoder.inputs, *packed, is_by_column=True)
     labels, separator, values, every, _ = answers(
@@ -80,9 +78,9 @@ def _answers(
     return labels, separator, values, every
 
 
-def _brought(plpy: PlPy, GD: GlobalData, order: Mapping[str, Any], pieces: Sequence[bytes]) -> Served:
+def _brought(session: FedSession, order: Mapping[str, Any], pieces: Sequence[bytes]) -> Served:
     """Return the trial of a job. Raises CorruptCheckpoint."""
-    session = FedSession.fed_with(plpy, GD, fed_with_trial(order, pieces))
+    session.fed = fed_with_trial(order, pieces)
     try:
         bind("cpu", 1, job_limit_bytes(session, order))
         return trial_on_node(session, order, to_answer)

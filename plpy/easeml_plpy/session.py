@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from . import __version__
 from .errors import VersionMismatch
@@ -70,7 +70,7 @@ class Session:
         self.SPIError = plpy.SPIError
 
     @classmethod
-    def of(cls, plpy: PlPy, GD: GlobalData) -> Session:
+    def of(cls, plpy: PlPy, GD: GlobalData) -> Self:
         """Return the connection's session; at its first call, after comparing versions. Raises VersionMismatch."""
         key = f"{cls.schema}_session"
         session = GD.get(key)

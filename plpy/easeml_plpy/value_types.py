@@ -17,6 +17,9 @@ Array: TypeAlias = npt.NDArray[Any]
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
+Told: TypeAlias = Mapping[str, Any]
+"""A JSON object that one process tells another: an order, a step of a job, or what was found."""
+
 Pause: TypeAlias = Callable[[], None]
 """What long work calls after each mini-batch, so that a cancel gets through."""
 

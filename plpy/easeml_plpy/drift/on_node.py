@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,9 +29,7 @@ from easeml_plpy.node_prediction import RELATION, job_limit_bytes, one_relation
 from easeml_plpy.session import Kept, Session, Statement, node_entry_point
 from easeml_plpy.spread.tables import check_same, may_read, open_table
 from easeml_plpy.table_prediction import check_types
-from easeml_plpy.value_types import Array
-
-Told = Mapping[str, Any]
+from easeml_plpy.value_types import Array, Told
 
 
 class _Size(NamedTuple):

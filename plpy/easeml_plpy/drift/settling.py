@@ -23,8 +23,7 @@ from easeml_plpy.drift.order_keys import key_of, number_of
 from easeml_plpy.drift.training_rows import MOST_BYTES, MOST_ROWS
 from easeml_plpy.errors import NotAllowed
 from easeml_plpy.session import Session, entry_point
-
-Told = Mapping[str, Any]
+from easeml_plpy.value_types import Told
 
 
 @entry_point

@@ -15,11 +15,11 @@ from ..errors import InvalidData
 from ..packing_statistics import PackingStatistics
 from ..session import Command, Session, Statement
 from ..target_statistics import folds_of
-from ..value_types import Array
+from ..value_types import Array, Told
 from .block_facts import facts_to_bytes
 from .held_images import let_go, pieces_for
 from .pieces import Piece
-from .request import Told, fields_of, target_of
+from .request import fields_of, target_of
 
 PIECES = Statement(
     """

@@ -10,8 +10,9 @@ from ..errors import InvalidData
 from ..explanations import explanations, notices
 from ..packing_statistics import PackingStatistics
 from ..session import Session, Statement, only_column
+from ..value_types import Told
 from .block_facts import facts_from_bytes
-from .request import Told, fields_of, target_of
+from .request import fields_of, target_of
 from .settling import facts_of
 
 FACTS: Statement[bytes] = Statement(

@@ -22,9 +22,9 @@ from ..encoder import Target, TensorField
 from ..encoding import fields_to_bytes
 from ..image_rows import ImageRows, Labels, read_images
 from ..session import Kept, Session
-from ..value_types import Array
+from ..value_types import Array, Told
 from .pieces import NEW_PIECE, NEW_TABLE, Piece
-from .request import Told, array_from, array_text, target_of
+from .request import array_from, array_text, target_of
 from .tables import TABLE, open_tables
 
 MOST_ROWS = 2 << 20

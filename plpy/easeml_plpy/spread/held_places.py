@@ -16,9 +16,9 @@ from ..image_rows import Labels, Shuffled, shuffle
 from ..pack_request import PackRequest
 from ..random_places import places_in_split
 from ..session import Session, Statement, only_column
-from ..value_types import Array
+from ..value_types import Array, Told
 from .held_images import IN_ORDER, TOLD_ROW
-from .request import Told, array_from, array_text, pack_request, target_of
+from .request import array_from, array_text, pack_request, target_of
 from .settling import columns_told, settled_source, type_sql
 
 RANKS = "SELECT row_number() OVER (ORDER BY l::{type}) AS rank FROM unnest($1) WITH ORDINALITY u(l, n) ORDER BY n"

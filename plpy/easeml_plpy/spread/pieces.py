@@ -14,8 +14,8 @@ from ..block_decoding import BlockDecoder
 from ..columns import array_layout, structured
 from ..encoding import fields_to_bytes
 from ..session import Command, Session, Statement
-from ..value_types import Array
-from .request import Told, sources_of, target_of
+from ..value_types import Array, Told
+from .request import sources_of, target_of
 
 POSITIONS = "easeml_segment.array_bytes(array_agg(o.position ORDER BY o.position)) AS positions"
 NEW_TABLE = """

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from ..columns import Source, member_sql, read_sql
 from ..encoder import Field, Target, field_from_json, target_from_json
 from ..pack_request import PackRequest, request_of
-from ..value_types import Array
+from ..value_types import Array, Told
 
-Told: TypeAlias = Mapping[str, Any]
-"""JSON as the coordinator carries it."""
 ARGUMENTS = (
     "dataset_id", "source", "inputs", "target", "n_partitions", "validation_fraction", "test_fraction", "seed", "task",
     "input_shape", "block_rows", "split_column", "time_column", "group_column",

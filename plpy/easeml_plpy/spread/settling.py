@@ -20,8 +20,9 @@ from ..source_rows import C_ORDERED, MAX_LABELS, TargetNumbers
 from ..source_shapes import ShapeFacts
 from ..source_texts import TextFacts
 from ..tokens import width_for
+from ..value_types import Told
 from .places import parts_of
-from .request import Told, fields_json, fields_of, needed_columns, pack_request, sources_of, target_of
+from .request import fields_json, fields_of, needed_columns, pack_request, sources_of, target_of
 from .staging import counted
 from .tables import check_same
 

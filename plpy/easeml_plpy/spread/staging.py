@@ -14,8 +14,9 @@ from ..pack_request import PackRequest
 from ..session import Session
 from ..source_shapes import ShapeFacts
 from ..tokens import token_counts
+from ..value_types import Told
 from .held_images import let_go
-from .request import Told, fields_of, pack_request, sources_of, target_of
+from .request import fields_of, pack_request, sources_of, target_of
 from .tables import open_tables
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from ..session import Session, entry_point, node_entry_point
+from ..value_types import Told
 from . import assembly, finishing, held_images, held_places, pieces, settling, staging
-from .request import Told
 
 Step: TypeAlias = Callable[[Session, Told], dict[str, Any]]
 NODE_STEPS: Mapping[str, Step] = {

@@ -15,7 +15,8 @@ from ..encoder import Field
 from ..errors import InvalidArgument, NotAllowed, NotFound, VersionMismatch
 from ..pack_request import PackRequest
 from ..session import Session, Statement, only_column
-from .request import Told, needed_columns, pack_request
+from ..value_types import Told
+from .request import needed_columns, pack_request
 
 
 class _Table(NamedTuple):
