@@ -1,4 +1,4 @@
-"""Placements, limits and claims: what holds until slots, limits or the run change."""
+"""Placements and claims: what holds until slots, limits or the run change."""
 
 from dataclasses import replace
 
@@ -98,31 +98,6 @@ def test_a_limited_run_keeps_its_devices_until_older_runs_have_taken_all_of_them
     assert parts.devices(RUN, taken={1, 3}) == [1, 2]
     assert parts.devices(RUN, taken={1, 2}) == [3, 4]
     assert parts.devices(THIRD, taken={1, 2, 3, 4}) == [1, 2, 3, 4]
-
-
-# Limits
-
-
-def test_slots_of_all_runs_of_a_tenant_count_and_those_of_others_do_not():
-    parts = Parts(4)
-    for run, slot_id in ((RUN, 1), (OTHER, 3), (THIRD, 2)):
-        parts.begin(run, slot_id)
-    parts.limits.set_limits({"one": 3})
-    assert parts.limits.working_for("one") == {1, 3}
-    assert parts.limits.n_allowed("one") == 1
-    assert ("one" in parts.limits, "two" in parts.limits, list(parts.limits)) == (True, False, ["one"])
-    assert (parts.limits.of("one", default=9), parts.limits.of("two", default=9)) == (3, 9)
-
-
-def test_a_limit_below_what_is_at_work_allows_nothing_more_and_takes_nothing_away():
-    parts = Parts(2)
-    parts.begin(RUN, 1)
-    parts.begin(OTHER, 2)
-    version = parts.limits.version
-    parts.limits.set_limits({"one": 1})
-    assert parts.limits.version > version
-    assert parts.limits.n_allowed("one") == 0
-    assert parts.limits.working_for("one") == {1, 2}
 
 
 # Claims
