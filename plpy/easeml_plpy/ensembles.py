@@ -25,7 +25,7 @@ from .refitting import Learner, refitted, with_time_for
 from .round_rows import round_rows
 from .session import Session
 from .states import read_state
-from .trainers import LiveTrial, resume_trial
+from .trainers import LiveTrial, resume_trial, resumed_member
 from .trainers.contract import Blueprint
 from .trainers.ensemble import EnsembleTrial, Member
 from .units import TrialSpec
@@ -63,7 +63,7 @@ def composed_trial(session: Session, told: Composition, spec: TrialSpec, seed: i
             again = refitted(session, own, n_epochs, seed + candidate.trial_number, device) if n_epochs else None
             members.append(replace(member, refit=again))
     telling = None if known else [_telling(*each) for each in choices.items()]
-    return EnsembleTrial(blueprint, members, chosen=telling)
+    return EnsembleTrial(blueprint, members, resumed_member, chosen=telling)
 
 
 def _view(data: Dataset, name: str) -> str:

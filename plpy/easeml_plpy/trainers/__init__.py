@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from easeml_plpy.architectures import Architecture
+from easeml_plpy.architectures import Architecture, architecture
 from easeml_plpy.checkpoint import Payload
 from easeml_plpy.devices import share_threads
 from easeml_plpy.errors import NotFound, close_matches_hint
@@ -20,7 +20,7 @@ from easeml_plpy.trainers.contract import (
     Training,
     WholeTrial,
 )
-from easeml_plpy.trainers.ensemble import EnsembleTrainer
+from easeml_plpy.trainers.ensemble import EnsembleTrainer, Member
 from easeml_plpy.trainers.forest import ForestTrainer
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer
 from easeml_plpy.trainers.torch_trainer import AdversarialTrainer, TorchTrainer
@@ -38,8 +38,21 @@ __all__ = [
     "WholeTrial",
     "answering_trial",
     "resume_trial",
+    "resumed_member",
     "trainer_for",
 ]
+
+
+def resumed_member(member: Member, device: str) -> AnsweringTrial:
+    """Return a member of an ensemble as it was dumped."""
+    own = architecture(member.architecture)
+    return resume_trial(own, member.config, member.task, member.answering_state, device=device)
+
+
+def _answering_member(member: Member, device: str) -> AnsweringTrial:
+    own = architecture(member.architecture)
+    return answering_trial(own, member.config, member.task, member.answering_state)
+
 
 TRAINERS: dict[str, Trainer[LiveTrial]] = {
     "torch": TorchTrainer(),
@@ -47,7 +60,7 @@ TRAINERS: dict[str, Trainer[LiveTrial]] = {
     "partial_fit": PartialFitTrainer(),
     "boosting": BoostingTrainer(),
     "forest": ForestTrainer(),
-    "ensemble": EnsembleTrainer(),
+    "ensemble": EnsembleTrainer(resumed_member, _answering_member),
 }
 
 

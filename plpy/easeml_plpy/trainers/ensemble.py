@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from easeml_plpy import checkpoint
-from easeml_plpy.architectures import Architecture, Config, architecture
+from easeml_plpy.architectures import Architecture, Config
 from easeml_plpy.errors import CorruptCheckpoint, NotAllowed
 from easeml_plpy.layout import ViewColumn
 from easeml_plpy.task import Task
@@ -77,7 +77,8 @@ class Member:
         }
 
 
-Restore: TypeAlias = Callable[[Member], AnsweringTrial]
+Restore: TypeAlias = Callable[[Member, str], AnsweringTrial]
+"""Returns the trial of a member, on a device. Members are of all trainers, which only the package knows."""
 
 
 class EnsembleTrial:
@@ -87,12 +88,11 @@ class EnsembleTrial:
         self,
         blueprint: Blueprint,
         members: Sequence[Member],
-        restore: Restore | None = None,
+        restore: Restore,
         *,
         chosen: Sequence[Mapping[str, JSON]] | None = None,
     ) -> None:
-        self._blueprint, self._members, self._chosen = blueprint, members, chosen
-        self._restore = restore or _resumed(blueprint.device)
+        self._blueprint, self._members, self._restore, self._chosen = blueprint, members, restore, chosen
         self._live: Sequence[AnsweringTrial] | None = None
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
@@ -109,7 +109,8 @@ class EnsembleTrial:
         """See RefitTrial."""
         if not any(member.refit for member in self._members):
             return self
-        return EnsembleTrial(self._blueprint, [replace(member, refit=None) for member in self._members])
+        members = [replace(member, refit=None) for member in self._members]
+        return EnsembleTrial(self._blueprint, members, self._restore)
 
     def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial."""
@@ -129,7 +130,7 @@ class EnsembleTrial:
         """Return the weighted mean of what members answer, each for its part of the rows."""
         check_inputs(self._blueprint.task, inputs)
         if self._live is None:
-            self._live = [self._restore(member) for member in self._members]
+            self._live = [self._restore(member, self._blueprint.device) for member in self._members]
         rows = np.asarray(inputs)
         total = np.zeros((len(rows), self._blueprint.task.n_outputs))
         for member, live in zip(self._members, self._live, strict=True):
@@ -150,7 +151,10 @@ class EnsembleTrial:
 
 
 class EnsembleTrainer(Trainer[EnsembleTrial]):
-    """Resumes ensembles; ensembles.py makes them."""
+    """Resumes ensembles; ensembles.py makes them. `restore` resumes a member, `answer` one that only answers."""
+
+    def __init__(self, restore: Restore, answer: Restore) -> None:
+        self._restore_member, self._answer_member = restore, answer
 
     def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
         """See Trainer. There are none."""
@@ -164,11 +168,11 @@ class EnsembleTrainer(Trainer[EnsembleTrial]):
     ) -> AnsweringTrial:
         """See Trainer. Members only answer, too."""
         blueprint, state = read_trial(architecture, config, task, payload)
-        return EnsembleTrial(blueprint, self._members(state), _answering)
+        return EnsembleTrial(blueprint, self._members(state), self._answer_member)
 
     def _restore(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> EnsembleTrial:
         """See Trainer."""
-        return EnsembleTrial(blueprint, self._members(state))
+        return EnsembleTrial(blueprint, self._members(state), self._restore_member)
 
     def _members(self, state: checkpoint.Checkpoint) -> list[Member]:
         """Return the members of a state. Raises CorruptCheckpoint."""
@@ -193,18 +197,3 @@ def _member(told: Mapping[str, Any], state: bytes, refit: bytes | None) -> Membe
     whole = Task(**{**task, "input_shape": tuple(task["input_shape"]), "layout": layout})
     weight, start = float(told["weight"]), int(told["start"])
     return Member(told["architecture"], told["config"], whole, weight, start, state, refit)
-
-
-def _resumed(device: str) -> Restore:
-    """Return what makes a live trial of a member."""
-    from easeml_plpy.trainers import resume_trial  # members are of all trainers
-
-    return lambda member: resume_trial(
-        architecture(member.architecture), member.config, member.task, member.answering_state, device=device
-    )
-
-
-def _answering(member: Member) -> AnsweringTrial:
-    from easeml_plpy.trainers import answering_trial
-
-    return answering_trial(architecture(member.architecture), member.config, member.task, member.answering_state)

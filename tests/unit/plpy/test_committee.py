@@ -10,7 +10,7 @@ from easeml_plpy.architectures import architecture, complete
 from easeml_plpy.errors import CorruptCheckpoint
 from easeml_plpy.metrics import mean_over_folds, measure, values
 from easeml_plpy.task import Task
-from easeml_plpy.trainers import Blueprint, resume_trial, trainer_for
+from easeml_plpy.trainers import Blueprint, resume_trial, resumed_member, trainer_for
 from easeml_plpy.trainers.committee import Committee, begin_committee, member_seed, single
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
 from easeml_plpy.value_types import Array
@@ -114,7 +114,8 @@ def test_an_ensemble_of_committees_answers_out_of_fold_too() -> None:
         Member("linear", {}, TASK, weight, 0, each.dump())
         for weight, each in zip((0.25, 0.75), committees, strict=True)
     ]
-    ensemble = EnsembleTrial(Blueprint(architecture("ensemble"), complete(architecture("ensemble"), {}), TASK), members)
+    blueprint = Blueprint(architecture("ensemble"), complete(architecture("ensemble"), {}), TASK)
+    ensemble = EnsembleTrial(blueprint, members, resumed_member)
     first, second = (each.held_out_outputs(inputs, folds) for each in committees)
     assert np.allclose(ensemble.held_out_outputs(inputs, folds), 0.25 * first + 0.75 * second, atol=1e-6)
     again = resume_trial(architecture("ensemble"), complete(architecture("ensemble"), {}), TASK, ensemble.dump())

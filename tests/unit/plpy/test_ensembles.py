@@ -14,7 +14,7 @@ from easeml_plpy.errors import NotAllowed
 from easeml_plpy.greedy_ensemble import select
 from easeml_plpy.outputs import measurable_on
 from easeml_plpy.task import Task
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import resumed_member, trainer_for
 from easeml_plpy.trainers.contract import Blueprint
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
 
@@ -74,7 +74,7 @@ def test_an_ensemble_answers_as_its_members_do_and_comes_back_from_its_state():
     task, both = Task("classification", (2,), 2), Task("classification", (4,), 2, "float64")
     (first, one), (second, other) = member("linear", task, 0.25, 0, 1), member("linear", task, 0.75, 2, 2)
     chosen = architecture("ensemble")
-    ensemble = EnsembleTrial(Blueprint(chosen, complete(chosen, {}), both), [one, other])
+    ensemble = EnsembleTrial(Blueprint(chosen, complete(chosen, {}), both), [one, other], resumed_member)
     rows = torch.rand(7, 4, generator=torch.Generator().manual_seed(0)).double()
     outputs = ensemble.outputs(rows)
     expected = 0.25 * first.outputs(rows[:, :2].float()) + 0.75 * second.outputs(rows[:, 2:].float())
@@ -97,7 +97,7 @@ def test_a_member_that_was_trained_again_answers_except_for_validation_rows():
     (first, one), (second, other) = member("linear", task, 1.0, 0, 1), member("linear", task, 1.0, 0, 2)
     chosen = architecture("ensemble")
     refit = replace(one, refit=other.state)
-    ensemble = EnsembleTrial(Blueprint(chosen, complete(chosen, {}), both), [refit])
+    ensemble = EnsembleTrial(Blueprint(chosen, complete(chosen, {}), both), [refit], resumed_member)
     again = trainer_for("ensemble").resume(chosen, {}, both, ensemble.dump())
     rows = torch.rand(7, 2, generator=torch.Generator().manual_seed(0)).double()
     for live in (ensemble, again):

@@ -37,7 +37,7 @@ from easeml_plpy.model_checks import restored
 from easeml_plpy.model_file import MOST_BYTES, ModelDocument, ModelFile
 from easeml_plpy.prediction import outputs_of
 from easeml_plpy.row_values import fields_from_rows
-from easeml_plpy.trainers import answering_trial, trainer_for
+from easeml_plpy.trainers import answering_trial, resumed_member, trainer_for
 from easeml_plpy.trainers.boosters import END_OF_TREES
 from easeml_plpy.trainers.contract import Blueprint, state_header
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
@@ -176,10 +176,10 @@ def ensemble_file(*, nested: bool = False) -> ModelFile:
         task = data.task(architecture(name).view)
         members.append(Member(name, config_of(name), task, weight, starts[view], trained(name, LABELS)))
     blueprint = Blueprint(chosen, {}, data.task(chosen.view))  # type: ignore[arg-type]
-    state = EnsembleTrial(blueprint, members).dump()
+    state = EnsembleTrial(blueprint, members, resumed_member).dump()
     if nested:
         outer = Member("ensemble", {}, data.task(chosen.view), 1.0, 0, state)
-        state = EnsembleTrial(blueprint, [outer]).dump()
+        state = EnsembleTrial(blueprint, [outer], resumed_member).dump()
     return file_of("ensemble", LABELS, state, {"members": [{"trial": 1, "weight": 1.0}]})
 
 
@@ -541,7 +541,8 @@ def test_each_state_of_an_ensemble_is_looked_at_as_the_member_that_it_answers_fo
         return Member(name, config_of(name), data.task(architecture(name).view), 1e-3, starts[view], own, refit)
 
     def file(members: list[Member]) -> ModelFile:
-        payload = EnsembleTrial(Blueprint(chosen, {}, data.task(chosen.view)), members).dump()  # type: ignore[arg-type]
+        blueprint = Blueprint(chosen, {}, data.task(chosen.view))  # type: ignore[arg-type]
+        payload = EnsembleTrial(blueprint, members, resumed_member).dump()
         return file_of("ensemble", NUMBERS, payload, {"members": [{"trial": 1, "weight": 1.0}]})
 
     fine = member("lightgbm", trained("lightgbm", NUMBERS))
