@@ -1,4 +1,4 @@
-"""Arguments that many commands take: a run, lists with commas, and JSON (in place or in a file)."""
+"""Arguments that many commands take: a run, slots, lists with commas, and JSON (in place or in a file)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ import click
 from psycopg.types.json import Jsonb
 
 run_argument = click.argument("run_id", metavar="[RUN]", type=int, required=False)
+slots_option = click.option(
+    "--slots",
+    "n_slots",
+    type=click.IntRange(1, 1000),
+    help="Units that run side by side (default: one for each core).",
+)
 
 
 def name_list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from easeml_db.cli.arguments import slots_option
 from easeml_db.cli.connection import dsn_option, dsn_or_embedded
 from easeml_db.cli.listing import listing
 from easeml_db.cli.output import say
@@ -91,12 +92,7 @@ health = listing(
 
 @click.command()
 @click.option("--dsn", envvar="EASEML_DSN", help="Superuser's connection string of the database to install into.")
-@click.option(
-    "--slots",
-    "n_slots",
-    type=click.IntRange(1, 1000),
-    help="Units that run side by side (default: one for each core).",
-)
+@slots_option
 @click.option("--files-only", is_flag=True, help="Only copy the extension's files to the server's share folder.")
 @click.option(
     "--bindir",

@@ -14,6 +14,7 @@ from typing import Any
 import click
 from psycopg.conninfo import make_conninfo
 
+from easeml_db.cli.arguments import slots_option
 from easeml_db.cli.connection import data_option, embedded
 from easeml_db.cli.output import INTERRUPTED, json_option, print_json, say
 from easeml_db.errors import EasemlError, NotAllowed, NotFound
@@ -30,12 +31,7 @@ FOLLOW_SECONDS = 0.2
 
 @click.command()
 @data_option
-@click.option(
-    "--slots",
-    "n_slots",
-    type=click.IntRange(1, 1000),
-    help="Units that run side by side (default: one for each core).",
-)
+@slots_option
 @click.option("--port", type=click.IntRange(1024, 65535), help="Port on the loopback address (default: a free one).")
 @json_option
 def up(folder: Path | None, n_slots: int | None, port: int | None, as_json: bool) -> None:

@@ -215,11 +215,8 @@ class PlannedRuns:
         has_limits = followed.plan.deadline_seconds is not None or followed.plan.max_cost is not None
         if not has_limits or followed.record is None:
             return
-        circumstances = self._sizing.circumstances(
-            followed.plan, followed.planned, self._cost(followed, now), now, followed.cap
-        )
         try:
-            rest = await self._rest(followed, circumstances)
+            rest = await self._rest(followed, self._circumstances(followed, now))
             prediction = None if rest is None else rest.as_planned()
         except EasemlError:
             return
@@ -227,6 +224,10 @@ class PlannedRuns:
         why = None if prediction is None else leaves_plan(followed.plan, prediction, now, ending)
         if why is not None:
             await self._replan(followed, now, why)
+
+    def _circumstances(self, followed: Followed, now: float) -> Circumstances:
+        cost = self._cost(followed, now)
+        return self._sizing.circumstances(followed.plan, followed.planned, cost, now, followed.cap)
 
     async def _rest(self, followed: Followed, circumstances: Circumstances) -> Rest | None:
         standing = await self._plans.standing(followed.plan.run_id)
@@ -236,9 +237,7 @@ class PlannedRuns:
         """Plan the rest again and record the plan; if that is impossible, keep the present plan."""
         if not self._is_replanning:
             return
-        circumstances = self._sizing.circumstances(
-            followed.plan, followed.planned, self._cost(followed, now), now, followed.cap
-        )
+        circumstances = self._circumstances(followed, now)
         try:
             rest = await self._rest(followed, circumstances)
             if rest is None or rest.simulator is None:

@@ -26,6 +26,10 @@ Pause: TypeAlias = Callable[[], None]
 MOST_CHARACTERS = 80
 
 
+def no_pause() -> None:
+    """Let nothing through: for work of milliseconds."""
+
+
 def shown(value: JSON) -> str:
     """Return a value in its writer's notation, for a message: JSON where Python's notation differs, shortened if it is
     long.

@@ -24,16 +24,12 @@ from easeml_plpy.trainers.kept_rows import Margins, binned
 from easeml_plpy.trainers.lightgbm_library import GrownTrees
 from easeml_plpy.trainers.lineage import Lineage
 from easeml_plpy.trainers.margins import base_margins, loss_mean, outputs_of, row_weights
-from easeml_plpy.value_types import Array, Pause
+from easeml_plpy.value_types import Array, Pause, no_pause
 
 if TYPE_CHECKING:
     import torch
 
 _EPOCH = "epoch/"
-
-
-def _no_pause() -> None:
-    return None
 
 
 class BoostingTrial:
@@ -77,7 +73,7 @@ class BoostingTrial:
 
     def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial."""
-        return self._answers(self._added_up(inputs, None, _no_pause))
+        return self._answers(self._added_up(inputs, None, no_pause))
 
     def all_outputs(self, inputs: torch.Tensor, pause: Pause) -> Array:
         """Return the outputs of rows that come again after the next epoch; what was added up so far is kept."""

@@ -23,7 +23,7 @@ from easeml_plpy.trainers.forest_trees import Trees, checked_trees, of_all_class
 from easeml_plpy.trainers.kept_rows import Margins
 from easeml_plpy.trainers.lineage import Lineage
 from easeml_plpy.trainers.margins import row_weights
-from easeml_plpy.value_types import Array, Pause
+from easeml_plpy.value_types import Array, Pause, no_pause
 
 if TYPE_CHECKING:
     import torch
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 LOSS_ROWS = 10_000  # the training loss is measured on at most this many rows, with the trees of the epoch
 LEAF_NUMBERS = 1_000_000  # of a tree at most: with many classes leaves hold more rows
 _COLUMNS = "columns"
-
-
-def _no_pause() -> None:
-    return None
 
 
 class ForestTrial:
@@ -72,7 +68,7 @@ class ForestTrial:
 
     def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial."""
-        return self._averaged(self._summed(inputs, None, _no_pause))
+        return self._averaged(self._summed(inputs, None, no_pause))
 
     def all_outputs(self, inputs: torch.Tensor, pause: Pause) -> Array:
         """See WholeTrial."""

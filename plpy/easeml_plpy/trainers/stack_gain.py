@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from easeml_plpy.trainers.contract import visit_order
 from easeml_plpy.trainers.stack import Pass, Stack, n_common_steps, stack_key
 from easeml_plpy.trainers.torch_trial import TorchTrial
+from easeml_plpy.value_types import no_pause
 
 PROBE_STEPS, N_PROBES = 6, 3
 LEAST_STEPS = 8  # a pass of fewer is over before it is measured
@@ -40,8 +41,8 @@ def measured_gain(trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> float
     inputs, targets, order = (each[:n_rows].to(device) for each in (own.inputs, own.targets, order))
     # On a busy processor the longer of two pieces of work waits the more often: only what it computes counts.
     clock = time.thread_time if device.type == "cpu" else time.perf_counter
-    together = _quickest(lambda: stack.train(PROBE_STEPS, _no_pause).tolist(), clock)
-    in_turn = _quickest(lambda: alone.train_rows(inputs, targets, order, _no_pause), clock)
+    together = _quickest(lambda: stack.train(PROBE_STEPS, no_pause).tolist(), clock)
+    in_turn = _quickest(lambda: alone.train_rows(inputs, targets, order, no_pause), clock)
     return len(trials) * in_turn / together
 
 
@@ -53,7 +54,3 @@ def _quickest(work: Callable[[], object], clock: Callable[[], float]) -> float:
         work()
         seconds = min(seconds, clock() - started)
     return seconds
-
-
-def _no_pause() -> None:
-    """Let nothing through: a probe takes milliseconds."""
