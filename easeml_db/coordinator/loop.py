@@ -12,7 +12,7 @@ from easeml_db.coordinator.allocation_records import AllocationRecords
 from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.crashes import Crashes
 from easeml_db.coordinator.failed_time import FailedTime
-from easeml_db.coordinator.instances import Instances
+from easeml_db.coordinator.instance_keeping import InstanceKeeping
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.orders import order_of
 from easeml_db.coordinator.planned_runs import PlannedRuns
@@ -69,7 +69,7 @@ class Coordinator:
         self._arms = ArmOpening(ports.tenancy, ports.runs, self._lease, self._dispatcher, self._procedures)
         self._reading = RunReading(ports.runs, ports.tenancy, self._dispatcher.runs, self._arms, self._after_reading)
         self._provisioner = ports.provisioner
-        self._instances = Instances(
+        self._instances = InstanceKeeping(
             ports.instances, ports.provisioner, self._lease, self._dispatcher.board, ports.clock, self._open_slots
         )
         self._planned = PlannedRuns(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.faults import faults_of
-from easeml_db.coordinator.instances import Instances
+from easeml_db.coordinator.instance_keeping import InstanceKeeping
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.clock import Clock
 from easeml_db.coordinator.ports.plans import PlanStore
@@ -58,7 +58,7 @@ class PlannedRuns:
         lease: Lease,
         dispatcher: Dispatcher,
         arms: ArmOpening,
-        instances: Instances,
+        instances: InstanceKeeping,
         end_run: Callable[[int], Awaitable[None]],
         *,
         clock: Clock,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from easeml_db.coordinator.arm_opening import ArmOpening
-from easeml_db.coordinator.instances import Instances
+from easeml_db.coordinator.instance_keeping import InstanceKeeping
 from easeml_db.coordinator.ports.plans import PlanStore
 from easeml_db.decisions.hopper.dispatcher import Dispatcher
 from easeml_db.decisions.planner.job import StageKey
@@ -34,7 +34,7 @@ class Size:
 class Sizing:
     """Decides from the plan, the tenants and the existing instances."""
 
-    def __init__(self, dispatcher: Dispatcher, arms: ArmOpening, instances: Instances) -> None:
+    def __init__(self, dispatcher: Dispatcher, arms: ArmOpening, instances: InstanceKeeping) -> None:
         self._dispatcher, self._arms, self._instances = dispatcher, arms, instances
         self._work_costs: dict[int, float] = {}  # of units, by run, where only work is paid
 

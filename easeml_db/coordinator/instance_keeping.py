@@ -29,7 +29,7 @@ RECORD_AGAIN_SECONDS = 0.5
 STOP_AGAIN_SECONDS = 10.0  # an instance that cannot be stopped is paid: it is tried for ever
 
 
-class Instances:
+class InstanceKeeping:
     """The coordinator's view of instances; `failures` are reported to the planner of their run."""
 
     def __init__(
