@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import platform
+from typing import Self
 
 from . import __version__
 from .session import Session, Statement, entry_point, only_column
@@ -35,7 +36,7 @@ class _AnyVersion(Session):
     schema = "easeml_segment"
 
     @classmethod
-    def of(cls, plpy: object, GD: object) -> Session:
+    def of(cls, plpy: object, GD: object) -> Self:
         """Return a session that keeps nothing."""
         return cls(plpy)  # type: ignore[arg-type]
 
