@@ -160,7 +160,7 @@ def test_what_are_no_rows_is_told_from_rows(rows: Any) -> None:
 def test_values_that_no_json_has_are_refused_or_are_another_category(column: str, value: Any) -> None:
     model = easeml_model.Model(file_of("linear", LABELS, trained("linear", LABELS)))
     row = {"size": 1.0, "age": 2, "color": "red", column: value}
-    if column == "color" and not isinstance(value, int | list | dict):
+    if column == "color" and isinstance(value, str | complex):
         assert model.predict([row]) == model.predict([row | {"color": "odd"}])
         return
     with pytest.raises(ShapeMismatch, match=f"input '{column}': expected |rows: expected values as JSON"):
