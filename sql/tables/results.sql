@@ -47,7 +47,6 @@ CREATE INDEX checkpoint_copies_segment ON easeml.checkpoint_copies (segment_id);
 COMMENT ON TABLE easeml.checkpoint_copies IS 'Segments that hold the bytes of a state that was made on another server.';
 
 CREATE TABLE easeml.training_units (
-    unit_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     trial_id bigint NOT NULL,
     run_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -70,7 +69,7 @@ CREATE TABLE easeml.training_units (
     read_bytes bigint NOT NULL DEFAULT 0,
     n_slots integer NOT NULL DEFAULT 1 CHECK (n_slots >= 1),
     stack integer[] CHECK (cardinality(stack) = 3 AND array_position(stack, NULL) IS NULL),
-    UNIQUE (trial_id, epoch, partition_number)
+    PRIMARY KEY (trial_id, epoch, partition_number)
 );
 CREATE INDEX training_units_run ON easeml.training_units (run_id);
 CREATE INDEX training_units_started ON easeml.training_units (started_at);

@@ -59,7 +59,7 @@ async def test_a_state_within_an_epoch_is_elsewhere_and_at_its_end_here_too(worl
     assert world.control.rows(COPIES, trial_id) == [{"segment_name": "west", "is_elsewhere": False, "is_here": True}]
     assert world.control.value("SELECT count(*) FROM easeml.checkpoints WHERE trial_id = %s", trial_id) == 1
     read = world.control.values(
-        "SELECT read_bytes > 0 FROM easeml.training_units WHERE trial_id = %s ORDER BY unit_id", trial_id
+        "SELECT read_bytes > 0 FROM easeml.training_units WHERE trial_id = %s ORDER BY started_at", trial_id
     )
     assert read == [False, True]
 

@@ -115,6 +115,11 @@ def test_another_number_of_threads_is_told_where_it_first_differs(erin: Session,
     assert replay(erin, trials["lenet"])["is_identical"]
 
 
+def only(unit: dict[str, Any]) -> str:
+    """The condition that holds for a unit alone."""
+    return " AND ".join(f"{name} = {unit[name]}" for name in ("trial_id", "epoch", "partition_number"))
+
+
 @contextmanager
 def changed(database: Session, forth: str, back: str) -> Iterator[None]:
     """A change that is undone at the end: a replay commits, so it cannot be rolled back."""
@@ -130,7 +135,7 @@ def test_another_seed_is_noticed_at_its_unit(
     erin: Session, module_coordinated: Session, trials: dict[str, int], k: int
 ) -> None:
     unit = log(erin, trials["mlp"])[k]
-    update = f"UPDATE easeml.training_units SET seed = {{}} WHERE unit_id = {unit['unit_id']}"
+    update = f"UPDATE easeml.training_units SET seed = {{}} WHERE {only(unit)}"
     with changed(module_coordinated, update.format(unit["seed"] + 1), update.format(unit["seed"])):
         result = replay(erin, trials["mlp"])
     first = result["first_difference"]
@@ -150,7 +155,7 @@ def test_a_changed_hash_in_the_log_is_one_difference(
     erin: Session, module_coordinated: Session, trials: dict[str, int]
 ) -> None:
     unit = log(erin, trials["sgd"])[1]
-    update = f"UPDATE easeml.training_units SET state_sha256 = '{{}}' WHERE unit_id = {unit['unit_id']}"
+    update = f"UPDATE easeml.training_units SET state_sha256 = '{{}}' WHERE {only(unit)}"
     with changed(module_coordinated, update.format("0" * 64), update.format(unit["state_sha256"])):
         result = replay(erin, trials["sgd"])
     assert (result["n_matching"], result["first_difference"]["position"]) == (3, 1)
@@ -233,7 +238,7 @@ def test_the_command_says_it_in_one_line(erin: Session, module_coordinated: Sess
     same = shell(trials["mlp"])
     assert (same.exit_code, same.stdout) == (0, f"identical: 4 units, state {unit['state_sha256'][:12]}\n")
     assert "epoch 2: 4 of 4" in same.stderr
-    update = f"UPDATE easeml.training_units SET seed = {{}} WHERE unit_id = {unit['unit_id']}"
+    update = f"UPDATE easeml.training_units SET seed = {{}} WHERE {only(unit)}"
     with changed(module_coordinated, update.format(unit["seed"] + 1), update.format(unit["seed"])):
         other, document = shell(trials["mlp"]), shell(trials["mlp"], "--json")
     assert (other.exit_code, document.exit_code) == (1, 1)
