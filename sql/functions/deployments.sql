@@ -18,6 +18,9 @@ CREATE FUNCTION easeml.perform_deploy(caller name, asker name, arguments jsonb) 
 DECLARE
     trial record;
 BEGIN
+    -- First of all: easeml prune holds this row while it removes states and runs.
+    PERFORM easeml.lock_serving(asker, d.dataset_name) FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+    WHERE t.trial_id = (arguments ->> 'trial_id')::bigint AND t.tenant = asker;
     SELECT t.trial_id, t.best_checkpoint_id, t.best_metric_value, t.tenant, d.dataset_name INTO trial
     FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
     WHERE t.trial_id = (arguments ->> 'trial_id')::bigint AND t.tenant = asker;
@@ -27,7 +30,6 @@ BEGIN
         PERFORM easeml.fail('ML010', format(CASE WHEN trial.best_metric_value IS NULL THEN 'trial %s has no measured epoch yet' ELSE 'trial %s has no state any more: it was old, and was removed' END, trial.trial_id),
             hint => CASE WHEN trial.best_metric_value IS NULL THEN 'Wait for its first epoch. If its run was cancelled or has failed, go on with it: SELECT easeml.resume(run_id).' ELSE 'Choose another one, or train it again.' END);
     END IF;
-    PERFORM easeml.lock_serving(asker, trial.dataset_name);
     INSERT INTO easeml.deployments (tenant, dataset_name, trial_id) VALUES (asker, trial.dataset_name, trial.trial_id)
     ON CONFLICT ON CONSTRAINT deployments_pkey DO UPDATE SET trial_id = excluded.trial_id, deployed_at = now();
     PERFORM easeml.note_serving(asker, trial.dataset_name, 'deployed');

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,9 @@ SELECT (SELECT jsonb_agg(to_jsonb(l) - 'status' ORDER BY l.trial_id) FROM easeml
 """
 # The best trial of a run, by its own sort, which knows nothing of the one that is tested.
 BEST = """
+DEPLOY = """
+SELECT easeml.perform_deploy(current_user, %(tenant)s, jsonb_build_object('trial_id', %(trial_id)s::bigint))
+"""
 SELECT DISTINCT ON (t.run_id) t.trial_id FROM easeml.trials t WHERE t.status = 'finished'
 ORDER BY t.run_id, t.best_metric_value DESC, t.best_loss, t.trial_number
 """
@@ -410,10 +414,37 @@ def test_a_run_that_is_just_being_dropped_keeps_nothing_else_from_leaving(catalo
 
 def test_what_was_removed_is_said_in_words(rows: Session) -> None:
     trial = worst_trial(rows)
+def test_a_trial_whose_state_is_just_being_removed_is_not_deployed(catalogue: Session) -> None:
+    trial = worst_trial(catalogue)
+    of_trial = "FROM easeml.checkpoints WHERE checkpoint_id = %(best_checkpoint_id)s"
+    (state,) = catalogue.rows(f"SELECT * {of_trial}", **trial)
+    with catalogue.again() as other, ThreadPoolExecutor(1) as pool:
+        with catalogue.transaction():
+            # As easeml.prune_runs and easeml.prune_states do, of one trial.
+            catalogue.execute("SELECT easeml.lock_serving(%(tenant)s, %(dataset_name)s)", trial)
+            catalogue.execute("UPDATE easeml.trials SET best_checkpoint_id = NULL WHERE trial_id = %(trial_id)s", trial)
+            catalogue.execute(f"DELETE {of_trial}", trial)
+            deploying = pool.submit(other.execute, DEPLOY, trial)
+            catalogue.wait_until("SELECT cardinality(pg_blocking_pids(%s)) > 0", other.info.backend_pid)
+        try:
+            with pytest.raises(psycopg.Error, match="has no state any more: it was old, and was removed") as refused:
+                deploying.result()
+            assert refused.value.sqlstate == "ML010"
+            assert catalogue.rows("SELECT FROM easeml.deployments WHERE trial_id = %(trial_id)s", **trial) == []
+        finally:
+            catalogue.execute(
+                "INSERT INTO easeml.checkpoints OVERRIDING SYSTEM VALUE"
+                " SELECT * FROM jsonb_populate_record(NULL::easeml.checkpoints, %s)",
+                [json.dumps(state | {"state": None}, default=str)],
+            )
+            restore = "UPDATE easeml.trials SET best_checkpoint_id = %(best_checkpoint_id)s"
+            catalogue.execute(f"{restore} WHERE trial_id = %(trial_id)s", trial)
+
+
     for what in ("units", "states"):
         prune(rows, what)
     for statement in (
-        "SELECT easeml.perform_deploy(current_user, %(tenant)s, jsonb_build_object('trial_id', %(trial_id)s::bigint))",
+        DEPLOY,
         "SELECT easeml.check_replay_options(%(trial_id)s, 'cpu', 1, NULL)",
     ):
         with pytest.raises(psycopg.Error, match=r"old, and w(as|ere) removed"), rows.transaction():
