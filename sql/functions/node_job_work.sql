@@ -187,7 +187,7 @@ BEGIN
     IF ended.kind = 'answers' THEN
         -- Answers are kept for this many trials of each tenant.
         DELETE FROM easeml.node_answers a USING easeml.trials t WHERE t.trial_id = a.trial_id AND t.tenant = ended.tenant AND a.trial_id NOT IN (
-            SELECT j.trial_id FROM easeml.node_jobs j WHERE j.tenant = ended.tenant AND j.kind = 'answers' AND j.ended_at IS NOT NULL GROUP BY 1 ORDER BY max(j.ended_at) DESC LIMIT 20);
+            SELECT j.trial_id FROM easeml.node_jobs j WHERE j.tenant = ended.tenant AND j.kind = 'answers' AND j.ended_at IS NOT NULL AND j.problem IS NULL GROUP BY 1 ORDER BY max(j.ended_at) DESC LIMIT 20);
         IF easeml.is_bound_by_limits(ended.caller) THEN
             PERFORM easeml.check_kept_bytes(ended.tenant);
         END IF;

@@ -110,7 +110,10 @@ BEGIN
     IF wanted = 'answers' AND easeml.is_bound_by_limits(caller) THEN
         PERFORM easeml.check_kept_bytes(asker);
     END IF;
-    DELETE FROM easeml.node_jobs j WHERE j.job_id IN (SELECT o.job_id FROM easeml.node_jobs o WHERE o.tenant = asker AND o.ended_at IS NOT NULL ORDER BY o.job_id DESC OFFSET 20);
+    -- easeml.finish_node_job sees by these jobs which answers are the newest, so the last one of each trial with answers stays.
+    DELETE FROM easeml.node_jobs j WHERE j.job_id IN (SELECT o.job_id FROM easeml.node_jobs o WHERE o.tenant = asker AND o.ended_at IS NOT NULL ORDER BY o.job_id DESC OFFSET 20)
+        AND NOT (j.kind = 'answers' AND j.problem IS NULL AND EXISTS (SELECT FROM easeml.node_answers a WHERE a.trial_id = j.trial_id)
+            AND NOT EXISTS (SELECT FROM easeml.node_jobs n WHERE n.trial_id = j.trial_id AND n.kind = 'answers' AND n.problem IS NULL AND n.ended_at > j.ended_at));
     IF (SELECT count(*) FROM easeml.node_jobs j WHERE j.tenant = asker AND j.ended_at IS NULL) >= 20 THEN
         PERFORM easeml.fail('ML015', '20 jobs of yours wait for nodes', hint => 'Wait for them: SELECT * FROM easeml.node_job_status.');
     END IF;

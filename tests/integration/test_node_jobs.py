@@ -546,6 +546,53 @@ def test_a_node_answers_for_its_own_rows_alone(
     assert control.value("SELECT count(*) FROM easeml.node_answers") == 0
 
 
+ANSWERED = """
+INSERT INTO easeml.node_answers (trial_id, tenant, checkpoint_id, split, partition_number, block_number, n_rows,
+    outputs, targets)
+SELECT trial_id, tenant, 0, 'test', 0, 0, 1, '', '' FROM easeml.trials WHERE trial_id = %s
+"""
+OTHER_TRIALS = """
+INSERT INTO easeml.trials (run_id, arm_id, tenant, trial_number, architecture, config, max_epochs)
+SELECT run_id, arm_id, tenant, trial_number + n, architecture, config, max_epochs
+FROM easeml.trials, generate_series(1, 20) n WHERE trial_id = %s RETURNING trial_id
+"""
+
+
+@pytest.fixture
+def answered(control: Session, trials: dict[str, int]) -> Iterator[int]:
+    """The trial of the first tenant, which answered an hour ago."""
+    with control.transaction(force_rollback=True):
+        control.execute("DELETE FROM easeml.node_answers")
+        control.execute(ANSWERED, [trials[FIRST]])
+        ended = "UPDATE easeml.node_jobs SET ended_at = now() - interval '1 hour' WHERE job_id = %s"
+        control.execute(ended, [ask(control, "answers", trials[FIRST])])
+        yield trials[FIRST]
+
+
+def test_answers_stay_however_much_else_was_asked_of_nodes(control: Session, answered: int) -> None:
+    (other, *_) = control.values(OTHER_TRIALS, answered)
+    for _ in range(21):
+        job_id = ask(control, "predictions", answered)
+        control.execute("UPDATE easeml.node_jobs SET ended_at = now() WHERE job_id = %s", [job_id])
+    begin = "SELECT easeml.begin_node_job(%s, %s, jsonb_build_object('kind', 'answers', 'trial_id', %s::bigint))"
+    job_id = control.value(begin, FIRST, FIRST, other)
+    assert control.value("SELECT count(*) FROM easeml.node_jobs WHERE ended_at IS NOT NULL") == 21
+    control.execute("SELECT easeml.finish_node_job(%s, '{}', %s)", [job_id, lease_number(control)])
+    assert control.values("SELECT trial_id FROM easeml.node_answers") == [answered]
+
+
+def test_answers_stay_however_many_trials_could_not_answer(control: Session, answered: int) -> None:
+    *failed, last = control.values(OTHER_TRIALS, answered)
+    failed.append(control.value(OTHER_TRIALS.replace("(1, 20)", "(21, 21)"), answered))
+    for trial_id in failed:
+        job_id = ask(control, "answers", trial_id)
+        problem = Jsonb({"message": "the trial cannot answer"})
+        control.execute("SELECT easeml.note_node_job(%s, %s, true, %s)", [job_id, problem, lease_number(control)])
+    finish = "SELECT easeml.finish_node_job(%s, '{}', %s)"
+    control.execute(finish, [ask(control, "answers", last), lease_number(control)])
+    assert control.values("SELECT trial_id FROM easeml.node_answers") == [answered]
+
+
 def test_a_job_has_the_memory_of_a_slot_of_its_node(control: Session, trials: dict[str, int]) -> None:
     job_id = ask(control, "replay", trials[FIRST])
     assert opened(control, job_id)["limits"] == {
