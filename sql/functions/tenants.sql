@@ -176,8 +176,9 @@ BEGIN
     ELSIF EXISTS (SELECT FROM easeml.tenant_roles t JOIN pg_roles r ON r.oid = t.role WHERE t.tenant = adopted AND t.role <> account) THEN
         PERFORM easeml.fail('ML004', format('tenant %s has a role: %s', adopted, (SELECT t.role FROM easeml.tenant_roles t WHERE t.tenant = adopted)),
             hint => 'Only the rows of a role that was dropped can be handed on.');
-    ELSIF EXISTS (SELECT FROM easeml.tenant_roles t JOIN easeml.datasets d USING (tenant) WHERE t.role = account AND t.tenant <> adopted) THEN
-        PERFORM easeml.fail('ML004', format('role %s has datasets of its own', account), hint => 'Name a role that has none, or drop them first.');
+    ELSIF EXISTS (SELECT FROM easeml.tenant_roles t JOIN (SELECT d.tenant FROM easeml.datasets d UNION ALL SELECT k.tenant FROM easeml.tasks k UNION ALL SELECT p.tenant FROM easeml.packings p) o USING (tenant)
+        WHERE t.role = account AND t.tenant <> adopted) THEN
+        PERFORM easeml.fail('ML004', format('role %s has datasets or tasks of its own', account), hint => 'Name a role that has none, or drop them first.');
     END IF;
     DELETE FROM easeml.tenant_roles t WHERE t.tenant = adopted OR t.role = account;
     INSERT INTO easeml.tenant_roles (tenant, role) VALUES (adopted, account);

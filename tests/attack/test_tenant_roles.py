@@ -79,6 +79,28 @@ def test_an_administrator_hands_the_rows_of_a_dropped_role_on(root: Session) -> 
     nina.execute("SELECT easeml.refresh_dataset('d')")
 
 
+OWN = {
+    "dataset": "SELECT easeml.create_dataset('mine', 'points', '{x}', 'y', n_partitions => 2)",
+    "task": "INSERT INTO easeml.tasks (tenant, task_name, program, template, examples, place, specification)"
+    " VALUES ('nina', 'mine', '', '', '', '', '{}')",
+    "packing": "INSERT INTO easeml.packings (dataset_id, tenant, dataset_name, version, caller, shuffle, arguments,"
+    " places) VALUES (-1, 'nina', 'mine', 1, 'nina', 'across', '{}', '{}')",
+}
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_a_role_with_something_of_its_own_adopts_no_tenant(root: Session, own: str) -> None:
+    tenant(root, "ina")
+    nina = root.as_role("nina", "easeml_tenant")
+    root.execute("SELECT easeml.register_tenant('nina')")
+    (nina if own == "dataset" else root).execute(OWN[own])
+    root.execute("DROP ROLE ina")
+    with pytest.raises(psycopg.Error, match="role nina has datasets or tasks of its own") as refused:
+        root.execute("SELECT easeml.adopt_tenant('ina', 'nina')")
+    assert refused.value.sqlstate == "ML004"
+    assert root.value("SELECT count(*) FROM easeml.tenant_roles WHERE tenant = 'nina'") == 1
+
+
 def test_a_dump_brings_tenants_back_by_the_names_of_their_roles(root: Session, own_server: Embedded) -> None:
     gert = tenant(root, "gert")
     root.as_role("ina")
