@@ -12,6 +12,7 @@ DECLARE
     found easeml.tasks := easeml.find_task(task);
     read record;
     rows jsonb;
+    first_id bigint;
 BEGIN
     IF on_error IS NULL OR on_error NOT IN ('refuse', 'skip') THEN
         PERFORM easeml.fail('ML001', format('on_error: expected refuse or skip, got %s', quote_nullable(on_error)));
@@ -25,12 +26,12 @@ BEGIN
         PERFORM easeml.fail('ML009', problems[1], detail => CASE WHEN n_skipped > 1 THEN format('%s further examples do not fit, either.', n_skipped - 1) END,
             hint => 'Nothing was fed. on_error => ''skip'' leaves such examples out.');
     END IF;
-    EXECUTE (SELECT format('INSERT INTO %s (%s, output) SELECT %s, (r.row ->> ''output'')::%s FROM jsonb_array_elements($1) WITH ORDINALITY r("row", place) WHERE NOT r.row ? ''problem'' ORDER BY r.place',
+    EXECUTE (SELECT format('WITH fed AS (INSERT INTO %s (%s, output) SELECT %s, (r.row ->> ''output'')::%s FROM jsonb_array_elements($1) WITH ORDINALITY r("row", place) WHERE NOT r.row ? ''problem'' ORDER BY r.place RETURNING example_id) SELECT count(*), min(example_id) FROM fed',
             found.examples, string_agg(quote_ident(i.column), ', '), string_agg(format('(r.row ->> %L)::%s', i.column, i.type), ', '), easeml.output_type(found))
-        FROM jsonb_to_recordset(found.specification -> 'inputs') i("column" text, type text)) USING rows;
-    GET DIAGNOSTICS n_fed = ROW_COUNT;
+        FROM jsonb_to_recordset(found.specification -> 'inputs') i("column" text, type text)) INTO n_fed, first_id USING rows;
     IF EXISTS (SELECT FROM jsonb_array_elements(rows) r WHERE r -> 'output' = 'null') THEN
-        PERFORM easeml.label_examples(task);
+        -- Older ones without an output have been asked about before.
+        PERFORM easeml.label_from(task, first_id, NULL);
     END IF;
 END
 $$;
@@ -128,7 +129,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.labelling_function(easeml.tasks, text) IS 'Returns the name of a labelling function as SQL writes it, or refuses one that does not fit (internal).';
 
-CREATE FUNCTION easeml.label_examples(task text, max_examples integer DEFAULT 10000) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.label_from(task text, first_id bigint, max_examples integer) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.tasks := easeml.find_task(task);
     chosen text[] := ARRAY(SELECT easeml.labelling_function(found, f.function) FROM easeml.labelling_functions f WHERE f.task_id = found.task_id ORDER BY f.added_at, f.function);
@@ -136,16 +137,14 @@ DECLARE
     labels jsonb;
     wrong jsonb;
 BEGIN
-    IF max_examples IS NULL OR max_examples NOT BETWEEN 1 AND 1000000 THEN
-        PERFORM easeml.fail('ML001', format('max_examples: expected 1 to 1000000, got %s', coalesce(max_examples::text, 'NULL')));
-    ELSIF cardinality(chosen) = 0 THEN
+    IF cardinality(chosen) = 0 THEN
         RETURN 0;
     END IF;
     -- In a block with EXCEPTION, a subtransaction, which alone can be made to read only, and ends so: a function of a function may be VOLATILE.
     BEGIN
         PERFORM set_config('transaction_read_only', 'on', true);
-        EXECUTE format('SELECT jsonb_agg(jsonb_build_object(''example_id'', l.example_id, ''output'', l.output)) FROM (SELECT e.example_id, coalesce(%s) AS output FROM %s e WHERE e.output IS NULL ORDER BY e.example_id LIMIT $1) l WHERE l.output IS NOT NULL',
-            (SELECT string_agg(format('%s(%s)::text', f, columns), ', ' ORDER BY place) FROM unnest(chosen) WITH ORDINALITY c(f, place)), found.examples) INTO labels USING max_examples;
+        EXECUTE format('SELECT jsonb_agg(jsonb_build_object(''example_id'', l.example_id, ''output'', l.output)) FROM (SELECT e.example_id, coalesce(%s) AS output FROM %s e WHERE e.output IS NULL AND e.example_id >= $2 ORDER BY e.example_id LIMIT $1) l WHERE l.output IS NOT NULL',
+            (SELECT string_agg(format('%s(%s)::text', f, columns), ', ' ORDER BY place) FROM unnest(chosen) WITH ORDINALITY c(f, place)), found.examples) INTO labels USING max_examples, first_id;
     EXCEPTION WHEN read_only_sql_transaction THEN
         PERFORM easeml.fail('ML004', format('a labelling function of task %s wants to write: %s', quote_literal(task), SQLERRM), hint => 'It may only read; take it off with easeml.remove_labelling_function.');
     WHEN raise_exception OR plpgsql_error OR external_routine_exception OR data_exception OR integrity_constraint_violation OR feature_not_supported
@@ -160,6 +159,17 @@ BEGIN
             hint => coalesce(format('Classes: %s.', array_to_string(found.classes[:10], ', ')), 'A finite number comes out.'));
     END IF;
     RETURN easeml.request('label_examples', jsonb_build_object('task', task, 'labels', coalesce(labels, '[]')))::bigint;
+END
+$$;
+COMMENT ON FUNCTION easeml.label_from(text, bigint, integer) IS
+    'Runs the labelling functions of a task on its oldest examples without an output, from a given one on; returns how many they labelled. max_examples: NULL means all (internal: use easeml.label_examples).';
+
+CREATE FUNCTION easeml.label_examples(task text, max_examples integer DEFAULT 10000) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF max_examples IS NULL OR max_examples NOT BETWEEN 1 AND 1000000 THEN
+        PERFORM easeml.fail('ML001', format('max_examples: expected 1 to 1000000, got %s', coalesce(max_examples::text, 'NULL')));
+    END IF;
+    RETURN easeml.label_from(task, 1, max_examples);
 END
 $$;
 COMMENT ON FUNCTION easeml.label_examples(text, integer) IS

@@ -114,7 +114,7 @@ BEGIN
             ('easeml_reader', '{hyperparameter_importance,hyperparameter_importances}'),
             ('easeml_tenant', '{create_dataset,dataset_rows,drift,measure_drift,find_version,set_refresh,run_refresh,advance_refresh,look_for_refresh,compare_trials,refresh_dataset,drop_dataset,replicate_dataset,grant_use,revoke_use,set_prediction_audit,
                 select_models,preview_procedure,plan,plan_frontier,profile_dataset,run_summary,wait,cancel,resume,drop_run,replay,deploy,undeploy,export_trial,import_trial,rollback,set_serving_metric}'),
-            ('easeml_tenant', '{create_task,alter_task,run_task,drop_task,feed,add_labelling_function,remove_labelling_function,label_examples,task_report}'),
+            ('easeml_tenant', '{create_task,alter_task,run_task,drop_task,feed,add_labelling_function,remove_labelling_function,label_examples,label_from,task_report}'),
             ('easeml_tenant', '{find_task,task_of,output_type,check_place,make_task_views,make_objects_view,is_tree,read_examples,labelling_function}'),
             ('easeml_tenant', '{evaluate_on_nodes,predict_on_nodes,explain_on_nodes,explain_row_on_nodes,drift_on_nodes,drift_of_nodes,drift_options,ask_nodes,wait_dataset,places_of,foreign_places,cluster_places,listed_places,ask_for_packing,refuse_unpacked_dataset,refuse_rows_elsewhere}'),
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,default_inputs,row_numbers,is_small_table,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,

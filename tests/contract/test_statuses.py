@@ -82,7 +82,7 @@ def test_no_function_catches_every_error(sql_routines):
     assert not {routine.name for routine in sql_routines if "OTHERS" in routine.body}
     assert catching == {
         "find_source", "find_output", "find_tenant", "drop_price_list", "log_prediction", "claim_name",
-        "advance_task", "feed", "label_examples", "look_for_refresh", "listed_places", "tables_by_segment",
+        "advance_task", "feed", "label_from", "look_for_refresh", "listed_places", "tables_by_segment",
         "is_starting_runs", "prune_unlocked", "examples_bytes",
     }  # fmt: skip
 

@@ -97,6 +97,7 @@ TASK_CALLS = {
     "feed(text,text,text)": "feed('private', '[]')",
     "find_task(text)": "find_task('private')",
     "label_examples(text,integer)": "label_examples('private')",
+    "label_from(text,bigint,integer)": "label_from('private', 1, 1)",
     "make_objects_view(text,text,text,jsonb)": f"make_objects_view('alma', 'stolen', 'alma.mine', '{OBJECTS}')",
     "make_task_views(text,text,text,text[])": "make_task_views('alma', 'stolen', 'alma.mine', '{{x}}')",
     "remove_labelling_function(text,text)": "remove_labelling_function('private', 'alma.label')",

@@ -148,6 +148,25 @@ def test_a_labelling_function_labels_what_it_knows_and_may_not_write(fay: Sessio
     assert remedy == "SELECT easeml.remove_labelling_function('odd', 'shed.is_odd');"
 
 
+def test_an_example_is_labelled_as_it_is_fed_however_many_older_ones_nobody_knows(fay: Session) -> None:
+    fay.execute("SELECT easeml.create_task('vast', %s, 'shed', classes => '{no,yes}')", [NUMBERS])
+    fay.execute(
+        "CREATE FUNCTION shed.is_small(numbers real[]) RETURNS text LANGUAGE sql IMMUTABLE AS"
+        " $$ SELECT CASE WHEN numbers[1] < 100 THEN 'yes' END $$"
+    )
+    fay.execute("SELECT easeml.add_labelling_function('vast', 'shed.is_small')")
+    fay.execute("INSERT INTO shed.vast (input) SELECT ARRAY[100 + i, 1] FROM generate_series(1, 10000) i")
+    fay.execute("INSERT INTO shed.vast (input) VALUES ('{5,1}')")
+    fay.execute("SELECT easeml.feed('vast', ARRAY[7, 1])")
+    fed = "SELECT n_fed FROM easeml.feed('vast', examples => %s::jsonb)"
+    assert fay.value(fed, '[{"input": [8, 1], "output": null}, {"input": [200, 1], "output": "no"}]') == 2
+    labelled = "SELECT input[1], output FROM shed.vast WHERE output IS NOT NULL ORDER BY 1"
+    assert [tuple(row.values()) for row in fay.rows(labelled)] == [(7.0, "yes"), (8.0, "yes"), (200.0, "no")]
+    assert fay.value("SELECT easeml.label_examples('vast')") == 0
+    assert fay.value("SELECT easeml.label_examples('vast', 10001)") == 1
+    fay.execute("SELECT easeml.drop_task('vast')")
+
+
 LIARS = {
     "raises": ("SELECT (1 / (numbers[1] - numbers[1])::int)::text", "ML002"),
     "gives_another_class": ("SELECT 'perhaps'::text", "ML009"),
