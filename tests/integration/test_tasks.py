@@ -202,6 +202,30 @@ def test_the_report_tells_of_a_run_from_its_start(module_database: Session, ada:
     module_database.execute("SELECT easeml.cancel(%s)", [run_id])
 
 
+def test_the_report_names_the_trial_that_answers_among_equals(module_database: Session, ada: Session) -> None:
+    create(ada, "even", classes=["a", "b", "c"], run_after_examples=None, run_after_minutes=None)
+    feed_pictures(ada, "lab.even", 60)
+    ada.execute("SELECT easeml.run_task('even')")
+    run_id = advance(module_database, "even")
+    module_database.execute("UPDATE easeml.runs SET status = 'running', started_at = now() WHERE run_id = %s", [run_id])
+    equals = (
+        "UPDATE easeml.trials SET best_metric_value = 1, best_loss = 1.0 / trial_number,"
+        " architecture = (ARRAY['linear', 'linear', 'ensemble'])[trial_number], best_epoch = 1, best_checkpoint_id = 1"
+        " WHERE run_id = %s AND trial_number <= 3 RETURNING trial_id"
+    )
+    first, second, third = sorted(module_database.values(equals, run_id))
+    reported = "SELECT trial_id FROM easeml.task_report('even') WHERE run_id = %s AND event LIKE %s"
+    for worse in (0, third):  # the lower loss counts; of equal losses the ensemble does
+        module_database.execute("UPDATE easeml.trials SET best_loss = 0.5 WHERE trial_id = %s", [worse])
+        assert ada.values(reported, run_id, "run running%") == [third]
+    finished = "UPDATE easeml.runs SET status = 'finished', finished_at = clock_timestamp() WHERE run_id = %s"
+    module_database.execute(finished, [run_id])
+    assert ada.values(reported, run_id, "first model%") == [third]
+    assert sorted(ada.values(reported, run_id, "arm")) == [second, third]
+    module_database.execute("UPDATE easeml.trials SET best_loss = 2 WHERE trial_id IN (%s, %s)", [first, third])
+    assert ada.values(reported, run_id, "first model%") == [second]
+
+
 def test_the_newest_version_that_a_run_has_finished_on_answers(module_database: Session, ada: Session) -> None:
     create(ada, "growing", classes=["a", "b", "c"], run_after_examples=None, run_after_minutes=None)
 
