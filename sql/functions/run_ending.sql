@@ -72,7 +72,8 @@ BEGIN
     UPDATE easeml.trials t SET status = CASE best.status WHEN 'running' THEN 'running' ELSE 'waiting' END, finished_at = NULL, failure_reason = NULL, target_epochs = NULL, checkpoint_id = best.best_checkpoint_id,
         max_epochs = best.n_steps_done / (2 * n_partitions), n_steps_done = best.n_steps_done / (2 * n_partitions) * 2 * n_partitions
     WHERE t.trial_id = best.trial_id;
-    DELETE FROM easeml.checkpoints c WHERE c.checkpoint_id = best.checkpoint_id AND c.checkpoint_id <> best.best_checkpoint_id;
+    -- Within an epoch on nodes it has two others: the newest, and the one that the epoch began with.
+    DELETE FROM easeml.checkpoints c WHERE c.trial_id = best.trial_id AND c.checkpoint_id <> best.best_checkpoint_id;
     RETURN true;
 END
 $$;

@@ -97,6 +97,29 @@ def test_an_arm_is_not_closed_while_a_trial_of_it_is_left(database: Session) -> 
     assert closed == {"quality": 0.0, "cost_seconds": 0.0}  # nothing was measured
 
 
+def test_of_a_best_trial_whose_search_ends_within_an_epoch_on_nodes_one_state_is_left(database: Session) -> None:
+    database.execute(PREPARE)
+    run_id = database.value(RUN.replace("max_epochs => 2", "max_epochs => 3"), "labels", "accuracy")
+    best, other = database.values("SELECT trial_id FROM easeml.trials WHERE run_id = %s ORDER BY trial_number", run_id)
+    database.execute(
+        "INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256, is_elsewhere)"
+        " SELECT trial_id, tenant, epoch, 10, repeat('0', 64), epoch = 3"
+        " FROM easeml.trials, generate_series(1, 3) epoch"
+    )
+    # The first epoch was the best, the second ended, and the third has begun on a node.
+    state = "(SELECT checkpoint_id FROM easeml.checkpoints WHERE trial_id = t.trial_id AND epoch = %s)"
+    database.execute(
+        "UPDATE easeml.trials t SET status = 'running', best_epoch = 1, best_metric_value = 1.0 / trial_number,"
+        f" checkpoint_id = {state % 3}, best_checkpoint_id = {state % 1}, n_steps_done = 9"
+    )
+    lease = database.value("SELECT lease_number FROM easeml.coordinator_lease")
+    assert database.value("SELECT easeml.begin_ending(%s, %s)", run_id, lease)
+    left = "SELECT epoch FROM easeml.checkpoints WHERE trial_id = %s ORDER BY epoch"
+    assert database.values(left, best) == [1]
+    assert database.values(left, other) == [1, 2, 3]
+    assert database.value(f"SELECT checkpoint_id = {state % 1} FROM easeml.trials t WHERE trial_id = %s", best)
+
+
 @pytest.fixture(scope="module")
 def served(module_coordinated: Session) -> Session:
     """A database with two datasets and a coordinator."""
