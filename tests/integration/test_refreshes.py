@@ -8,6 +8,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from easeml_db.postgres.queries import queries
+
 if TYPE_CHECKING:
     from tests.conftest import Session
 
@@ -184,6 +186,27 @@ def test_what_keeps_the_service_from_looking_is_told(shop: Session) -> None:
     shop.execute("DELETE FROM easeml.refresh_rules WHERE tenant = 'silent'")
     shop.execute("DELETE FROM easeml.tenant_roles WHERE tenant = 'silent'")
     shop.execute("DROP ROLE silent")
+
+
+def test_the_problem_of_one_tenant_holds_no_rule_of_another(shop: Session) -> None:
+    for name in ("rule_a", "rule_b"):
+        shop.execute(f"CREATE ROLE {name} NOLOGIN")
+        shop.execute("INSERT INTO easeml.tenant_roles (tenant, role) VALUES (%s, %s::regrole)", [name, name])
+        rule = "INSERT INTO easeml.refresh_rules (tenant, dataset_name, source_kind, every, next_at)"
+        shop.execute(f"{rule} VALUES (%s, 'd', 'a table', '1 day', now() + interval '1 day')", [name])
+    values = {
+        "problem": "it rains", "rest_seconds": 60, "role": "rule_a", "dataset_name": "d",
+        "lease_number": shop.value("SELECT lease_number FROM easeml.coordinator_lease"),
+    }  # fmt: skip
+    with shop.transaction():
+        assert shop.rows(queries("coordinator")["refresh_problem"], **values) == [{"dataset_name": "d"}]
+        free = "SELECT tenant::text FROM easeml.refresh_rules WHERE dataset_name = 'd' FOR NO KEY UPDATE SKIP LOCKED"
+        assert shop.again().values(free) == ["rule_b"]
+    problems = "SELECT tenant::text, problem FROM easeml.refresh_rules WHERE dataset_name = 'd' ORDER BY 1"
+    assert [tuple(row.values()) for row in shop.rows(problems)] == [("rule_a", "it rains"), ("rule_b", None)]
+    shop.execute("DELETE FROM easeml.refresh_rules WHERE dataset_name = 'd'")
+    shop.execute("DELETE FROM easeml.tenant_roles WHERE tenant IN ('rule_a', 'rule_b')")
+    shop.execute("DROP ROLE rule_a, rule_b")
 
 
 def test_what_is_set_is_taken_back_and_goes_with_the_dataset(shop: Session) -> None:

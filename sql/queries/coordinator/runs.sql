@@ -180,7 +180,7 @@ ORDER BY u.tenant, u.next_at
 -- name: refresh_problem
 -- Why a step could not be taken; it is tried again later. No row if it is locked.
 UPDATE easeml.refresh_rules u SET problem = left(%(problem)s, 1000), not_before = clock_timestamp() + %(rest_seconds)s * interval '1 second'
-FROM easeml.tenant_roles t WHERE t.tenant = u.tenant AND t.role = to_regrole(quote_ident(%(role)s)) AND (u.tenant, u.dataset_name) IN (
-    SELECT w.tenant, w.dataset_name FROM easeml.refresh_rules w WHERE w.dataset_name = %(dataset_name)s FOR NO KEY UPDATE SKIP LOCKED)
+WHERE (u.tenant, u.dataset_name) IN (SELECT w.tenant, w.dataset_name FROM easeml.refresh_rules w JOIN easeml.tenant_roles t USING (tenant)
+        WHERE t.role = to_regrole(quote_ident(%(role)s)) AND w.dataset_name = %(dataset_name)s FOR NO KEY UPDATE OF w SKIP LOCKED)
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 RETURNING u.dataset_name
