@@ -91,11 +91,15 @@ class Source(NamedTuple):
 
 COLUMNS = Statement(
     """
+WITH RECURSIVE typed AS (
+    SELECT c.attnum, c.atttypid AS type FROM pg_catalog.pg_attribute c WHERE c.attrelid = $1 AND c.attnum > 0
+    UNION ALL
+    SELECT d.attnum, b.typbasetype FROM typed d JOIN pg_catalog.pg_type b ON b.oid = d.type AND b.typtype = 'd')
 SELECT a.attname AS name, t.typtype AS kind, quote_ident(a.attname) AS quoted, t.typcategory = 'A' AS is_array,
     CASE n.nspname WHEN 'pg_catalog' THEN t.typname::text ELSE format('%I.%I', n.nspname, t.typname) END AS type
 FROM pg_catalog.pg_attribute a
-JOIN pg_catalog.pg_type b ON b.oid = a.atttypid
-JOIN pg_catalog.pg_type t ON t.oid = CASE WHEN b.typtype = 'd' THEN b.typbasetype ELSE b.oid END
+JOIN typed USING (attnum)
+JOIN pg_catalog.pg_type t ON t.oid = typed.type AND t.typtype <> 'd'
 JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """,

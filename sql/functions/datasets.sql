@@ -22,9 +22,16 @@ END
 $$;
 COMMENT ON FUNCTION easeml.pack_version(text, jsonb) IS 'Begins a version of a dataset, and packs it; returns its id (internal).';
 
+CREATE FUNCTION easeml.base_type(type oid) RETURNS oid LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- As easeml_plpy.columns does, also on nodes, which have no easeml.
+    WITH RECURSIVE typed AS (SELECT base_type.type UNION ALL SELECT b.typbasetype FROM typed d JOIN pg_type b ON b.oid = d.type AND b.typtype = 'd')
+    SELECT t.oid FROM typed d JOIN pg_type t ON t.oid = d.type AND t.typtype <> 'd'
+$$;
+COMMENT ON FUNCTION easeml.base_type(oid) IS 'Returns the type below a domain, however many domains lie between; any other type is its own (internal).';
+
 CREATE FUNCTION easeml.default_inputs(source regclass, others text[]) RETURNS text[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(array_agg(a.attname::text ORDER BY a.attnum), '{}') FROM pg_attribute a
-    JOIN pg_type b ON b.oid = a.atttypid JOIN pg_type t ON t.oid = CASE WHEN b.typtype = 'd' THEN b.typbasetype ELSE b.oid END
+    JOIN pg_type t ON t.oid = easeml.base_type(a.atttypid)
     WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped AND a.attidentity = ''
         -- easeml_plpy.columns.input_field takes these types.
         AND (t.typtype = 'e' OR t.oid = ANY ('{int2,int4,int8,float4,float8,numeric,bool,date,timestamp,timestamptz,text,varchar,bpchar,name,"\"char\"",json,jsonb,bytea,int2[],int4[],int8[],float4[],float8[],numeric[],bool[]}'::regtype[]))

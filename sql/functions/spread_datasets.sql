@@ -186,7 +186,7 @@ CREATE FUNCTION easeml.ask_for_packing(arguments jsonb, relation regclass) RETUR
 DECLARE
     -- If a table of this server stands for those of the nodes, its types are the right definition.
     columns jsonb := (SELECT jsonb_object_agg(a.attname, CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname::text ELSE format('%I.%I', t.typnamespace::regnamespace, t.typname) END)
-        FROM pg_attribute a JOIN pg_type b ON b.oid = a.atttypid JOIN pg_type t ON t.oid = CASE WHEN b.typtype = 'd' THEN b.typbasetype ELSE b.oid END
+        FROM pg_attribute a JOIN pg_type t ON t.oid = easeml.base_type(a.atttypid)
         WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND has_column_privilege(relation, a.attnum, 'SELECT'));
     unknown text := (SELECT c FROM jsonb_array_elements_text((arguments -> 'inputs') || jsonb_build_array(arguments -> 'target')) c WHERE relation IS NOT NULL AND NOT coalesce(columns, '{}') ? c LIMIT 1);
     new_id bigint;

@@ -117,7 +117,7 @@ BEGIN
             ('easeml_tenant', '{create_task,alter_task,run_task,drop_task,feed,add_labelling_function,remove_labelling_function,label_examples,label_from,task_report}'),
             ('easeml_tenant', '{find_task,task_of,output_type,check_place,make_task_views,make_objects_view,is_tree,read_examples,labelling_function}'),
             ('easeml_tenant', '{evaluate_on_nodes,predict_on_nodes,explain_on_nodes,explain_row_on_nodes,drift_on_nodes,drift_of_nodes,drift_options,ask_nodes,wait_dataset,places_of,foreign_places,cluster_places,listed_places,ask_for_packing,refuse_unpacked_dataset,refuse_rows_elsewhere}'),
-            ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,default_inputs,row_numbers,is_small_table,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
+            ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,base_type,default_inputs,row_numbers,is_small_table,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
                 export_file,import_model,store_import,
                 composition,preview_search,choose_architectures,gathering_segments,apart_reason,apart_hint,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,rest,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
             ('easeml_tenant', '{forecast,run_standing,make_forecast,does_whole_rounds}'),

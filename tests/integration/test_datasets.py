@@ -659,16 +659,24 @@ def heard(database: Session) -> list[str]:
 def test_without_inputs_columns_of_types_that_cannot_be_inputs_are_left_out_and_named(database: Session) -> None:
     database.execute(
         "CREATE TYPE size AS ENUM ('small', 'large'); CREATE DOMAIN height AS float8; CREATE DOMAIN at_hour AS time;"
+        "CREATE DOMAIN tall AS height CHECK (value > 0);"
         "CREATE TABLE visits AS SELECT i % 7 AS x, (i % 9)::float8::height AS y,"
         " (ARRAY['small', 'large'])[1 + i % 2]::size AS s, time '08:00' + i * interval '1 minute' AS hour,"
         " (time '08:00')::at_hour AS opened, inet '10.0.0.1' AS host, ARRAY['a', 'b'] AS words,"
-        " ARRAY[i % 3, i % 4]::real[] AS parts, jsonb_build_object('k', i % 5) AS doc, i % 2 = 0 AS f,"
-        " (i % 3)::text AS kind FROM generate_series(1, 60) i"
+        " (1 + i % 5)::float8::tall AS z, ARRAY[i % 3, i % 4]::real[] AS parts, jsonb_build_object('k', i % 5) AS doc,"
+        " i % 2 = 0 AS f, (i % 3)::text AS kind FROM generate_series(1, 60) i"
     )
     notices = heard(database)
     kept = database.value("SELECT easeml.create_dataset('visits', 'visits', target => 'kind')")
-    assert "inputs: x, y, s, parts, doc, f; left out: hour, opened, host, words" in notices
-    assert database.value(TAKEN, kept) == ["x", "y", "s", "parts", "doc", "f"]
+    assert "inputs: x, y, s, z, parts, doc, f; left out: hour, opened, host, words" in notices
+    assert database.value(TAKEN, kept) == ["x", "y", "s", "z", "parts", "doc", "f"]
+
+
+def test_the_type_below_a_domain_is_found_through_further_domains(database: Session) -> None:
+    database.execute("CREATE DOMAIN height AS float8; CREATE DOMAIN tall AS height; CREATE DOMAIN taller AS tall")
+    below = "SELECT easeml.base_type(%s::regtype)::regtype::text"
+    assert {database.value(below, name) for name in ("height", "tall", "taller")} == {"double precision"}
+    assert database.value(below, "integer[]") == "integer[]"
 
 
 def test_without_inputs_a_column_that_numbers_the_rows_is_left_out_unless_it_is_all_there_is(database: Session) -> None:
