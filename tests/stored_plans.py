@@ -12,8 +12,11 @@ INSERT INTO easeml.forecasts (run_id, tenant, cost_so_far) SELECT run_id, tenant
 INSERT INTO easeml.executed_stages (run_id, tenant, place, revision, label, arm, bracket, target_epochs, began_at,
     n_trials, n_slots, cost_before)
 SELECT run_id, tenant, 1, 1, 'linear', 'linear', 0, 1, now(), 1, 1, 0 FROM easeml.runs;
+"""
+INSTANCES = """
 INSERT INTO easeml.instances (run_id, tenant, provisioner, price_list, instance_type, device_kind, n_slots, status,
     price_per_hour, billed_by, billed_per, minimum_seconds, data_price, cost)
 SELECT run_id, tenant, 'local', 'local', 'cpu slot', 'cpu', 1, 'released', 1, 'second', 'instance', 0, 0, 5
 FROM easeml.runs;
 """
+PLANNED += INSTANCES

@@ -128,6 +128,7 @@ BEGIN
     versions := ARRAY(SELECT DISTINCT r.dataset_id FROM easeml.runs r WHERE what = 'refreshed' AND r.run_id = ANY (free));
     DELETE FROM easeml.runs r WHERE r.run_id = ANY (ARRAY(SELECT w.run_id FROM easeml.runs w WHERE w.run_id = ANY (free) AND NOT w.is_open FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS n = ROW_COUNT;
+    DELETE FROM easeml.instances i WHERE i.run_id = ANY (free) AND i.status IN ('released', 'failed') AND NOT EXISTS (SELECT FROM easeml.runs r WHERE r.run_id = i.run_id);
     PERFORM easeml.drop_versions(versions);
     RETURN n;
 END
@@ -212,6 +213,7 @@ BEGIN
         DELETE FROM easeml.refreshes x WHERE x.tenant = ANY (gone);
         DELETE FROM easeml.packings x WHERE x.tenant = ANY (gone);
         DELETE FROM easeml.node_jobs x WHERE x.tenant = ANY (gone);
+        DELETE FROM easeml.instances x WHERE x.tenant = ANY (gone) AND x.status IN ('released', 'failed');
         DELETE FROM easeml.tenant_usage x WHERE x.tenant = ANY (gone);
         DELETE FROM easeml.tenants x WHERE x.tenant = ANY (gone);
         DELETE FROM easeml.tenant_roles x WHERE x.tenant = ANY (gone);

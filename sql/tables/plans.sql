@@ -101,7 +101,7 @@ COMMENT ON COLUMN easeml.provisioners.max_slots IS 'Limit on the slots of all it
 
 CREATE TABLE easeml.instances (
     instance_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    run_id bigint NOT NULL,  -- no foreign key: an instance outlives a run that is dropped until it is stopped
+    run_id bigint NOT NULL,  -- no foreign key: an instance of a run that is dropped must still be stopped, and easeml.instance_status shows its cost until easeml prune removes it
     tenant name NOT NULL,
     provisioner text NOT NULL,
     price_list text NOT NULL,

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from easeml_db.cli import commands
 from easeml_db.errors import EasemlError
+from tests.stored_plans import INSTANCES
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
@@ -36,10 +37,10 @@ SELECT (SELECT jsonb_agg(to_jsonb(l) - 'status' ORDER BY l.trial_id) FROM easeml
     (SELECT jsonb_object_agg(t.tenant, round(t.used_hours::numeric, 9)) FROM easeml.tenant_status t) AS hours
 """
 # The best trial of a run, by its own sort, which knows nothing of the one that is tested.
-BEST = """
 DEPLOY = """
 SELECT easeml.perform_deploy(current_user, %(tenant)s, jsonb_build_object('trial_id', %(trial_id)s::bigint))
 """
+BEST = """
 SELECT DISTINCT ON (t.run_id) t.trial_id FROM easeml.trials t WHERE t.status = 'finished'
 ORDER BY t.run_id, t.best_metric_value DESC, t.best_loss, t.trial_number
 """
@@ -244,6 +245,7 @@ def add_runs(session: Session, n: int) -> None:
 
 def test_the_newest_runs_teach_priors_and_stay(rows: Session) -> None:
     rows.execute("DELETE FROM easeml.servings")
+    rows.execute(INSTANCES)
     assert prune(rows, "runs") == 0
     add_runs(rows, 500)
     answering = set(rows.values("SELECT run_id FROM easeml.answering WHERE run_id IS NOT NULL"))
@@ -251,6 +253,18 @@ def test_the_newest_runs_teach_priors_and_stay(rows: Session) -> None:
     n_runs = count(rows, "runs")
     assert prune(rows, "runs") == n_runs - len(kept) > 0
     assert set(rows.values("SELECT run_id FROM easeml.runs")) == kept
+    of_instances = set(rows.values("SELECT run_id FROM easeml.instances"))
+    assert of_instances == {run_id for run_id in kept if run_id <= TINY.n_runs}
+
+
+def test_an_instance_that_is_not_stopped_yet_outlives_its_run(rows: Session) -> None:
+    rows.execute("DELETE FROM easeml.servings")
+    rows.execute(INSTANCES)
+    rows.execute("UPDATE easeml.instances SET status = 'releasing'")
+    add_runs(rows, 500)
+    n_instances = count(rows, "instances")
+    assert prune(rows, "runs") > 0
+    assert count(rows, "instances") == n_instances > count(rows, "runs", where=f"x.run_id <= {TINY.n_runs}")
 
 
 @pytest.mark.parametrize("what", ["runs", "states"])
@@ -354,6 +368,7 @@ def test_a_dataset_that_is_refreshed_each_day_does_not_grow_for_ever(rows: Sessi
 @pytest.mark.parametrize("state", ["gone", "dropped", "member", "restored", "busy"])
 def test_rows_of_dropped_tenants_leave_once_that_is_chosen(state: str, rows: Session) -> None:
     tenant = "tenant_1"
+    rows.execute(INSTANCES)
     rows.execute("CREATE ROLE former LOGIN")
     role = rows.value("SELECT 'former'::regrole::oid")
     if state in ("member", "busy"):
@@ -399,21 +414,6 @@ def test_a_trial_that_is_just_being_deployed_stays_and_nobody_waits(catalogue: S
             assert count(catalogue, "checkpoints", where=f"x.trial_id = {trial['trial_id']}") == 1
 
 
-def test_a_run_that_is_just_being_dropped_keeps_nothing_else_from_leaving(catalogue: Session) -> None:
-    (first,) = catalogue.values("SELECT min(run_id) FROM easeml.arm_openings")
-    with catalogue.again() as dropping, dropping.transaction(force_rollback=True):
-        dropping.execute("DELETE FROM easeml.runs WHERE run_id = %s", [first])
-        with catalogue.transaction(force_rollback=True):
-            last, n_rows = 0, 0
-            while last is not None:
-                (batch,) = catalogue.rows("SELECT * FROM easeml.prune_batch('decisions', %s, false)", last)
-                last, n_rows = batch["last"], n_rows + batch["n_rows"]
-            assert n_rows > 0
-            assert catalogue.values("SELECT DISTINCT run_id FROM easeml.arm_openings WHERE run_id = %s", first)
-
-
-def test_what_was_removed_is_said_in_words(rows: Session) -> None:
-    trial = worst_trial(rows)
 def test_a_trial_whose_state_is_just_being_removed_is_not_deployed(catalogue: Session) -> None:
     trial = worst_trial(catalogue)
     of_trial = "FROM easeml.checkpoints WHERE checkpoint_id = %(best_checkpoint_id)s"
@@ -441,6 +441,21 @@ def test_a_trial_whose_state_is_just_being_removed_is_not_deployed(catalogue: Se
             catalogue.execute(f"{restore} WHERE trial_id = %(trial_id)s", trial)
 
 
+def test_a_run_that_is_just_being_dropped_keeps_nothing_else_from_leaving(catalogue: Session) -> None:
+    (first,) = catalogue.values("SELECT min(run_id) FROM easeml.arm_openings")
+    with catalogue.again() as dropping, dropping.transaction(force_rollback=True):
+        dropping.execute("DELETE FROM easeml.runs WHERE run_id = %s", [first])
+        with catalogue.transaction(force_rollback=True):
+            last, n_rows = 0, 0
+            while last is not None:
+                (batch,) = catalogue.rows("SELECT * FROM easeml.prune_batch('decisions', %s, false)", last)
+                last, n_rows = batch["last"], n_rows + batch["n_rows"]
+            assert n_rows > 0
+            assert catalogue.values("SELECT DISTINCT run_id FROM easeml.arm_openings WHERE run_id = %s", first)
+
+
+def test_what_was_removed_is_said_in_words(rows: Session) -> None:
+    trial = worst_trial(rows)
     for what in ("units", "states"):
         prune(rows, what)
     for statement in (
