@@ -36,7 +36,6 @@ CREATE FUNCTION easeml.attach_slots(journal jsonb) RETURNS boolean LANGUAGE plpg
 DECLARE
     instance easeml.instances;
     model easeml.slots;
-    n_free integer := 0;
     n_added integer;
     taken integer[] := '{}';
 BEGIN

@@ -183,4 +183,4 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION easeml.announce_run(easeml.runs, jsonb, integer) IS 'Notifies the coordinator of a new run, and tells its tenant what the run will do (internal).';
+COMMENT ON FUNCTION easeml.announce_run(easeml.runs, jsonb, integer) IS 'Tells the tenant of a new run what it will do, and what it waits for (internal).';

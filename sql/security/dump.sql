@@ -35,7 +35,7 @@ BEGIN
             WHEN 'coordinator_lease' THEN 'WHERE false'
             WHEN 'coordinators' THEN 'WHERE false'
             WHEN 'restored_tables' THEN 'WHERE false'
-            WHEN 'dumps' THEN format('WHERE false UNION ALL SELECT easeml.version(), (SELECT jsonb_object_agg(k.name, k.n) FROM (VALUES %s) k(name, n)), now(), %s', counts, roles)
+            WHEN 'dumps' THEN format('WHERE false UNION ALL SELECT easeml.version(), (SELECT jsonb_object_agg(k.name, k.n) FROM (VALUES %s) k(name, n)), %s', counts, roles)
             -- pg_dump puts this behind SELECT columns FROM table. A role goes into the dump as a name that nothing checks, since one row with
             -- a role that the other cluster lacks would fail the whole table; easeml.restore_role and easeml.restore_grantee look for it there.
             -- A role that is gone already has no name, and must not be whichever role has its number there.

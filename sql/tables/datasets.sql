@@ -82,7 +82,6 @@ CREATE TABLE easeml.row_copies (
     to_segment_id integer NOT NULL,
     n_bytes bigint NOT NULL CHECK (n_bytes >= 0),
     seconds double precision NOT NULL CHECK (seconds >= 0 AND seconds < 1e9),
-    copied_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX row_copies_dataset ON easeml.row_copies (dataset_id, tenant);

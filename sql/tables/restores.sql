@@ -3,7 +3,6 @@
 CREATE TABLE easeml.dumps (
     version text NOT NULL,
     n_rows jsonb NOT NULL,
-    restored_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     roles jsonb NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE easeml.dumps IS 'The dump that this database was restored from: a row that pg_dump writes into each dump, see security/dump.sql.';
