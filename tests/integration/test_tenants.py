@@ -392,6 +392,46 @@ def test_max_bytes_refuses_data_before_anything_stays(database: Session, tenant:
     tenant.execute("SELECT easeml.create_dataset('second', 'mine', '{x}', 'y', n_partitions => 2)")
 
 
+PARTS = {
+    "checkpoints": "INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256)"
+    " SELECT trial_id, tenant, 1, 1000, repeat('0', 64) FROM easeml.trials",
+    "events": "INSERT INTO easeml.events (tenant, run_id, kind, message)"
+    " SELECT tenant, run_id, 'note', repeat('x', 1000) FROM easeml.runs",
+    "refreshes": "INSERT INTO easeml.refreshes (tenant, dataset_name, outcome, reason)"
+    " VALUES ('lena', 'flowers', 'failed', repeat('x', 1000))",
+    "node_answers": "INSERT INTO easeml.node_answers (trial_id, tenant, checkpoint_id, split, partition_number,"
+    " block_number, n_rows, outputs, targets) SELECT trial_id, tenant, 0, 'test', 0, 0, 1, repeat('x', 900)::bytea,"
+    " repeat('x', 100)::bytea FROM easeml.trials",
+    "row_copies": "INSERT INTO easeml.row_copies (dataset_id, tenant, split, partition_number, from_segment_id,"
+    " to_segment_id, n_bytes, seconds) SELECT dataset_id, tenant, 'train', 0, 1, 1, 1, 0 FROM easeml.datasets",
+    "datasets": "UPDATE easeml.datasets SET encoder = encoder || jsonb_build_object('more', repeat('x', 1000))",
+}
+
+
+def test_what_is_shown_as_kept_is_what_the_limit_counts(database: Session, tenant: Session) -> None:
+    tenant.execute(SELECT)
+    tenant.execute("SELECT easeml.create_task('odd', 'Input = [2] Output = [2]', 'lena')")
+    tenant.execute("SELECT easeml.feed('odd', '{1,2}'::real[], '1')")
+    used, kept = "SELECT easeml.used_bytes('lena')", "SELECT easeml.kept_bytes('lena')"
+    before = tenant.value(used)
+    assert database.value(kept) == before
+    for part, statement in PARTS.items():
+        database.execute(statement)
+        shown = tenant.value(used)
+        assert (part, database.value(kept)) == (part, shown)
+        assert shown > before, part
+        before = shown
+    of = r"(?:FROM|JOIN) \(*easeml\.(\w+) "
+    named = "SELECT DISTINCT m[1] FROM unnest(%s::text[]) d, regexp_matches(d, %s, 'g') m"
+    source = "SELECT pg_get_functiondef('easeml.{}(name)'::regprocedure)"
+    copied = database.value(source.format("copied_bytes"))
+    shown = [database.value(source.format("used_bytes")), database.value("SELECT pg_get_viewdef('easeml.kept_sizes')")]
+    counted = set(database.values(named, [database.value(source.format("kept_bytes")), copied], of))
+    assert counted >= PARTS.keys() | {"tasks"}
+    # Of packed rows, the partitions say what the blocks hold.
+    assert counted - {"blocks"} == set(database.values(named, [*shown, copied], of)) - {"kept_sizes"}
+
+
 def test_a_limit_counts_all_blocks_once_and_not_for_each_new_one(database: Session, tenant: Session) -> None:
     database.execute("SELECT easeml.alter_tenant('lena', max_bytes => 1000000)")
     begin = "SELECT easeml.request('begin_dataset', %s::jsonb)::bigint"
