@@ -39,7 +39,14 @@ ALTER TABLE easeml.slots DROP CONSTRAINT IF EXISTS slots_device_check, DROP CONS
 ALTER TABLE easeml.checkpoints ADD COLUMN IF NOT EXISTS is_elsewhere boolean NOT NULL DEFAULT false;
 ALTER TABLE easeml.checkpoints DROP CONSTRAINT IF EXISTS checkpoints_trial_id_tenant_fkey;
 ALTER TABLE easeml.training_units DROP CONSTRAINT IF EXISTS training_units_trial_id_tenant_fkey;
--- Nobody read the number of a unit.
+-- Nobody read the number of a unit. Its sequence leaves the extension before it is gone, and with that the list of what dumps have of the extension.
+DO $sequence$
+BEGIN
+    IF to_regclass('easeml.training_units_unit_id_seq') IS NOT NULL THEN
+        ALTER EXTENSION easeml DROP SEQUENCE easeml.training_units_unit_id_seq;
+    END IF;
+END
+$sequence$;
 ALTER TABLE easeml.training_units DROP COLUMN IF EXISTS unit_id, DROP CONSTRAINT IF EXISTS training_units_trial_id_epoch_partition_number_key,
     DROP CONSTRAINT IF EXISTS training_units_pkey, ADD PRIMARY KEY (trial_id, epoch, partition_number);
 ALTER TABLE easeml.evaluations DROP CONSTRAINT IF EXISTS evaluations_trial_id_tenant_fkey;

@@ -106,6 +106,10 @@ def rows_of(session: Session) -> dict[str, list[dict[str, Any]]]:
     return {name: session.values(f"SELECT to_jsonb(t) FROM easeml.{name} t ORDER BY t::text") for name in names}
 
 
+GONE = {"unit_id"}
+"""Columns of former versions that this one does without."""
+
+
 @pytest.mark.parametrize("former", RELEASED, indirect=True)
 def test_an_upgrade_keeps_all_rows_and_its_second_run_changes_nothing(former: Session) -> None:
     fill(former, TINY)
@@ -113,8 +117,9 @@ def test_an_upgrade_keeps_all_rows_and_its_second_run_changes_nothing(former: Se
     former.execute("ALTER EXTENSION easeml UPDATE")
     after = rows_of(former)
     for table, rows in before.items():
-        kept = [{name: row[name] for name in rows[0]} for row in after[table]] if rows else after[table]
-        assert sorted(map(str, kept)) == sorted(map(str, rows)), table
+        columns = [name for name in rows[0] if name not in GONE] if rows else []
+        kept, old = ([{name: row[name] for name in columns} for row in each] for each in (after[table], rows))
+        assert sorted(map(str, kept)) == sorted(map(str, old)), table
     counted = "SELECT round(sum(slot_seconds)::numeric, 3) FROM easeml.trials"
     used = """SELECT round(extract(epoch FROM sum(finished_at - started_at)), 3) FROM (
         SELECT started_at, finished_at FROM easeml.training_units
