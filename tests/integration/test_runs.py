@@ -488,7 +488,7 @@ def test_max_seconds_ends_a_run_with_what_it_has(shop: Session, flowers: int) ->
     )
     status = wait_for(shop, run_id)
     assert status["status"] == "finished"
-    assert status["elapsed_seconds"] >= 4
+    assert status["elapsed_seconds"] > 3.9  # the coordinator's clock counts, the server's is shown
     best, *others = shop.rows(BOARD, run_id)
     assert {row["status"] for row in others} == {"stopped"}
     assert (best["status"], best["test_metric"] is not None) == ("finished", True)
