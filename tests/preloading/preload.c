@@ -8,6 +8,10 @@
    names the library of PL/Python, and Python is initialised before the server's main program begins. sitecustomize.py
    returns in each process that is to become a server.
 
+   Most sessions call no Python. Python hears that it was forked only when PL/Python announces its module: what it does
+   then writes to many pages, of each of which the kernel makes a copy. And Python's objects lie side by side, so that
+   sitecustomize.py can have their pages joined: a fork copies the table of all pages.
+
    It also has disks fill up where nobody may mount a small one: what writes to a file under a folder .../easeml-full-*
    finds no space while that folder has a file called filler (tests/disks.py). */
 
@@ -17,17 +21,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #define PARENT "EASEML_TEST_PARENT"
+#define ARENA (1 << 20) /* what Python asks for at a time for its objects */
+#define ARENAS 16       /* and how many of them lie side by side */
 
 typedef struct _object PyObject;
 typedef int (*Main)(int, char **, char **);
 
 static pid_t server; /* the process that has asked for Python */
 static int is_initialised;
+static int is_announced; /* whether PL/Python has announced its module to the server itself */
 
 static void *find(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
@@ -54,15 +62,46 @@ pid_t fork(void)
     }
     if (!is_initialised || getpid() != server)
         return next();
-    call("PyOS_BeforeFork");
     child = next();
-    if (child) {
-        call("PyOS_AfterFork_Parent");
-    } else {
-        call("PyOS_AfterFork_Child");
+    if (!child) {
+        if (is_announced)
+            call("PyOS_AfterFork_Child");
         on_exit(end_at_once, NULL);
     }
     return child;
+}
+
+/* As PyObject_SetArenaAllocator takes it. */
+typedef struct {
+    void *context;
+    void *(*take)(void *, size_t);
+    void (*give_back)(void *, void *, size_t);
+} Allocator;
+
+static void *pages(size_t size)
+{
+    void *taken = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return taken == MAP_FAILED ? NULL : taken;
+}
+
+static void *take(void *context, size_t size)
+{
+    static char *free_arenas;
+    static int n_free;
+
+    (void)context;
+    if (size != ARENA)
+        return pages(size);
+    if (!n_free && (free_arenas = pages((size_t)ARENAS * ARENA)))
+        n_free = ARENAS;
+    return n_free ? free_arenas + (size_t)--n_free * ARENA : NULL;
+}
+
+static void give_back(void *context, void *taken, size_t size)
+{
+    (void)context;
+    munmap(taken, size);
 }
 
 static Main program;
@@ -70,6 +109,7 @@ static Main program;
 static int prepared(int count, char **arguments, char **environment)
 {
     const char *library = getenv(PARENT);
+    Allocator arenas = {NULL, take, give_back};
 
     if (library) {
         if (!dlopen(library, RTLD_NOW | RTLD_GLOBAL)) {
@@ -77,6 +117,7 @@ static int prepared(int count, char **arguments, char **environment)
             return 1;
         }
         server = getpid(); /* until Python is initialised, forks are as ever */
+        ((void (*)(Allocator *))find("PyObject_SetArenaAllocator"))(&arenas);
         call("Py_Initialize");
         server = getpid(); /* now that of a server */
         is_initialised = 1;
@@ -103,6 +144,10 @@ int PyImport_AppendInittab(const char *name, PyObject *(*initialise)(void))
 
     if (!is_initialised)
         return next(name, initialise);
+    if (getpid() == server)
+        is_announced = 1;
+    else if (!is_announced)
+        call("PyOS_AfterFork_Child");
     module = initialise();
     return module ? set(modules(), name, module) : -1;
 }
