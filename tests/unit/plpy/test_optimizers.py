@@ -58,15 +58,17 @@ print([name for name in sys.modules if name in ("torch._dynamo", "sympy")])
 def trained(name: str, *, is_ours: bool) -> tuple[list[bytes], str]:
     """Parameters and optimiser after some steps, with a stop and a restart between them."""
     torch.manual_seed(1)
-    module, cpu = nn.Linear(5, 3), torch.device("cpu")
+    module, cpu = nn.Sequential(nn.Linear(5, 3), nn.Linear(3, 2)), torch.device("cpu")
     ours = build_optimizer(Descent(optimizer=name, **SETTINGS), module, cpu)
     # The options that the trainer chose, whatever this release of torch offers.
     options = {key: value for key, value in ours.defaults.items() if key in signature(TORCH[name]).parameters}
     optimizer = ours if is_ours else TORCH[name](module.parameters(), **options)
     for _ in range(3):
-        for _ in range(2):
+        # Each layer alone, then both, then none: what has no gradient keeps its parameters and slots.
+        for outputs, n_numbers in ((module[1], 3), (module[0], 5), (module, 5), (None, 0)):
             optimizer.zero_grad(set_to_none=True)
-            module(torch.randn(7, 5)).square().mean().backward()
+            if outputs is not None:
+                outputs(torch.randn(7, n_numbers)).square().mean().backward()
             optimizer.step()
         optimizer.load_state_dict(optimizer.state_dict())
     return [p.detach().numpy().tobytes() for p in module.parameters()], repr(optimizer.state_dict())
