@@ -7,6 +7,7 @@ run. So forecasts take no more than a fifth of a core, however many runs there a
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 
@@ -48,12 +49,18 @@ class Forecasts(OwnTurns):
             session = await self._session()
             run_id = await self._due(session, began)
             if run_id is not None:
-                await session.row("record_forecast", run_id=run_id)
+                await self._record(session, run_id)
         except EasemlError:  # a timeout, locked rows, no server: the next turn begins anew
             await self._leave()
             if run_id is not None:
                 self._resting[run_id] = began + self._cadence.failed_seconds
         return max(LOOK_SECONDS, RESTS * (time.monotonic() - began))
+
+    async def _record(self, session: StoreSession, run_id: int) -> None:
+        """Forecast a run in three statements: the longest, which computes, has no snapshot."""
+        standing = (await session.row("run_standing", run_id=run_id)).get("standing")
+        made = None if standing is None else await session.row("make_forecast_apart", standing=standing)
+        await session.row("record_forecast", run_id=run_id, made=None if made is None else json.dumps(made))
 
     async def _due(self, session: StoreSession, now: float) -> int | None:
         self._resting = {run_id: until for run_id, until in self._resting.items() if until > now}

@@ -262,6 +262,31 @@ def answered_by(plpy: PlPy, function: Callable[P, object], *args: P.args, **kwar
         return answered(function, *args, **kwargs)
 
 
+def answered_apart(plpy: PlPy, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Answered:
+    """Call a pure core as `answered_by` does, from a procedure: without a snapshot, which would keep vacuums from
+    removing dead rows for as long as the call takes. A cancel is let through by a statement that takes one, so a commit
+    follows each.
+    """
+    plpy.commit()
+    return answered_by(_Apart(plpy), function, *args, **kwargs)
+
+
+class _Apart:
+    """A server's connection whose statements commit."""
+
+    def __init__(self, plpy: PlPy) -> None:
+        self._plpy = plpy
+
+    def execute(self, *statement: Any) -> Any:
+        """Execute a statement and commit."""
+        result = self._plpy.execute(*statement)
+        self._plpy.commit()
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plpy, name)
+
+
 def guarded_and_bounded(plpy: PlPy, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function as `guarded` does, for functions whose duration a tenant controls: a cancel ends it wherever it
     is.

@@ -7,11 +7,22 @@ return answered_by(plpy, make_forecast, state)
 $$;
 COMMENT ON FUNCTION easeml.make_forecast(jsonb) IS 'Forecasts when a run will be done, as a pure function of its progress, or returns an error (internal: use easeml.forecast).';
 
+CREATE PROCEDURE easeml.make_forecast_apart(state jsonb, OUT forecast jsonb, OUT failure jsonb) LANGUAGE plpython3u AS $$
+from easeml_db.decisions.planner.forecast_documents import make_forecast
+from easeml_plpy.session import answered_apart
+return answered_apart(plpy, make_forecast, state)
+$$;
+COMMENT ON PROCEDURE easeml.make_forecast_apart(jsonb) IS
+    'Forecasts as easeml.make_forecast does, but has no snapshot meanwhile: as long as a forecast takes, vacuums would leave the states that were pruned since it began (internal).';
+
 CREATE FUNCTION easeml.run_standing(run easeml.runs) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := (SELECT d FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id);
     is_played boolean := run.procedure IN ('asha', 'race');
 BEGIN
+    IF (SELECT count(*) FROM easeml.trials t WHERE t.run_id = run.run_id) > 20000 THEN
+        RETURN NULL;
+    END IF;
     RETURN (
         -- The slots that the run has, and those that no other run has now.
         WITH slots AS (
@@ -43,15 +54,15 @@ BEGIN
                 'whole', (SELECT coalesce(jsonb_agg(n), '[]') FROM unnest(run.architectures) n WHERE easeml.does_whole_rounds(n)))));
 END
 $$;
-COMMENT ON FUNCTION easeml.run_standing(easeml.runs) IS 'Returns the progress of a run, and how long its trials are known to take, as a json object (internal: use easeml.forecast).';
+COMMENT ON FUNCTION easeml.run_standing(easeml.runs) IS 'Returns the progress of a run, and how long its trials are known to take, as a json object; null if it has too many trials to forecast (internal: use easeml.forecast).';
 
-CREATE FUNCTION easeml.forecast(run_id bigint DEFAULT NULL, OUT run bigint, OUT dataset_name text, OUT status text, OUT eta_at timestamptz, OUT eta_earliest_at timestamptz, OUT eta_p95_at timestamptz,
+CREATE FUNCTION easeml.forecasts_with(run_id bigint, known jsonb, OUT run bigint, OUT dataset_name text, OUT status text, OUT eta_at timestamptz, OUT eta_earliest_at timestamptz, OUT eta_p95_at timestamptz,
     OUT seconds_left double precision, OUT cost_so_far double precision, OUT cost_expected double precision, OUT cost_p95 double precision,
     OUT deadline timestamptz, OUT is_at_risk boolean, OUT note text
 ) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found record;
-    made record;
+    made jsonb;
     standing jsonb;
     seconds jsonb;
 BEGIN
@@ -59,31 +70,30 @@ BEGIN
         PERFORM easeml.find_run(run_id);
     END IF;
     FOR found IN
-        SELECT r AS row, s.status, s.dataset_name, (SELECT count(*) FROM easeml.trials t WHERE t.run_id = r.run_id) AS n_trials,
+        SELECT r AS row, s.status, s.dataset_name,
             least(r.deadline, (SELECT t.deadline FROM easeml.tenants t WHERE t.tenant = r.tenant)) AS deadline, r.max_cost,
             s.cost_so_far, p.cost_mean, p.cost_p95
         FROM easeml.runs r JOIN easeml.run_status s USING (run_id)
         LEFT JOIN LATERAL (SELECT l.cost_before + l.cost_mean AS cost_mean, l.cost_before + l.cost_p95 AS cost_p95 FROM easeml.plans l
             WHERE l.run_id = r.run_id ORDER BY l.revision DESC LIMIT 1) p ON r.price_list IS NOT NULL
-        WHERE r.status IN ('queued', 'running') AND (forecast.run_id IS NULL OR r.run_id = forecast.run_id) ORDER BY r.run_id LIMIT 100
+        WHERE r.status IN ('queued', 'running') AND (forecasts_with.run_id IS NULL OR r.run_id = forecasts_with.run_id) ORDER BY r.run_id LIMIT 100
     LOOP
         run := (found.row).run_id;
         dataset_name := found.dataset_name;
         status := found.status;
         deadline := found.deadline;
         eta_at := NULL; eta_earliest_at := NULL; eta_p95_at := NULL; seconds_left := NULL; cost_expected := NULL; cost_p95 := NULL; is_at_risk := NULL; note := NULL;
-        IF found.n_trials > 20000 THEN
-            note := 'too many trials to forecast';
-            RETURN NEXT;
-            CONTINUE;
-        END IF;
-        standing := easeml.run_standing(found.row);
         cost_so_far := found.cost_so_far;
-        made := easeml.make_forecast(standing);
-        IF made.failure IS NOT NULL THEN
-            note := made.failure ->> 'message';
+        made := known;
+        IF made IS NULL THEN
+            standing := easeml.run_standing(found.row);
+            made := CASE WHEN standing IS NULL THEN '{"failure": {"message": "too many trials to forecast"}}'
+                ELSE (SELECT to_jsonb(f) FROM easeml.make_forecast(standing) f) END;
+        END IF;
+        seconds := made -> 'forecast';
+        IF jsonb_typeof(seconds) IS DISTINCT FROM 'object' THEN
+            note := made -> 'failure' ->> 'message';
         ELSE
-            seconds := made.forecast;
             seconds_left := (seconds ->> 'seconds')::double precision;
             eta_at := clock_timestamp() + make_interval(secs => seconds_left);
             eta_earliest_at := clock_timestamp() + make_interval(secs => (seconds ->> 'seconds_least')::double precision);
@@ -98,13 +108,21 @@ BEGIN
     END LOOP;
 END
 $$;
+COMMENT ON FUNCTION easeml.forecasts_with(bigint, jsonb) IS 'Forecasts of runs under way as easeml.forecast returns them; known: what easeml.make_forecast has answered about the run, made here if null (internal: use easeml.forecast).';
+
+CREATE FUNCTION easeml.forecast(run_id bigint DEFAULT NULL, OUT run bigint, OUT dataset_name text, OUT status text, OUT eta_at timestamptz, OUT eta_earliest_at timestamptz, OUT eta_p95_at timestamptz,
+    OUT seconds_left double precision, OUT cost_so_far double precision, OUT cost_expected double precision, OUT cost_p95 double precision,
+    OUT deadline timestamptz, OUT is_at_risk boolean, OUT note text
+) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT * FROM easeml.forecasts_with(forecast.run_id, NULL)
+$$;
 COMMENT ON FUNCTION easeml.forecast(bigint) IS
 $$Forecasts when your runs under way, or one of them, will be done and what they will have cost. In 90 of 100 cases a run ends between eta_earliest_at and eta_p95_at.
 Costs are slot time at the prices of price list local; those of a planned run come from its instances and its newest plan. is_at_risk: whether eta_p95_at is after the deadline of the run or its tenant, or cost_p95 above its max_cost. The forecast assumes the slots that the run has now, and the idle ones.
 As long as it is unknown how long the trials of a run take, the times are null and note says so.$$;
 
--- One call is one transaction of the coordinator's own session for this: it takes no lock but that of the foreign key, at its end.
-CREATE FUNCTION easeml.record_forecast(run_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- A transaction of the coordinator's own session for forecasts: it takes no lock but that of the foreign key, at its end.
+CREATE FUNCTION easeml.record_forecast(run_id bigint, made jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- The newest goes if it lies close to the one before it, by the age of the run: a run of ten days keeps some 250.
     DELETE FROM easeml.forecasts f USING (
@@ -114,7 +132,7 @@ BEGIN
         AND last.made_at - last.before_at < 0.05 * (last.made_at - (SELECT r.created_at FROM easeml.runs r WHERE r.run_id = record_forecast.run_id));
     INSERT INTO easeml.forecasts (run_id, tenant, eta_at, eta_earliest_at, eta_p95_at, cost_so_far, cost_expected, cost_p95, note)
     SELECT r.run_id, r.tenant, f.eta_at, f.eta_earliest_at, f.eta_p95_at, coalesce(f.cost_so_far, 0), f.cost_expected, f.cost_p95, left(f.note, 1000)
-    FROM easeml.forecast(record_forecast.run_id) f JOIN easeml.runs r ON r.run_id = f.run;
+    FROM easeml.forecasts_with(record_forecast.run_id, record_forecast.made) f JOIN easeml.runs r ON r.run_id = f.run;
 END
 $$;
-COMMENT ON FUNCTION easeml.record_forecast(bigint) IS 'Forecasts a run and keeps the forecast for easeml.run_status; thins out the older ones (internal).';
+COMMENT ON FUNCTION easeml.record_forecast(bigint, jsonb) IS 'Keeps a forecast that easeml.make_forecast_apart has made for easeml.run_status; thins out the older ones (internal).';

@@ -120,7 +120,7 @@ BEGIN
             ('easeml_tenant', '{request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,base_type,default_inputs,row_numbers,is_small_table,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
                 export_file,import_model,store_import,
                 composition,preview_search,choose_architectures,gathering_segments,apart_reason,apart_hint,plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,rest,quality,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
-            ('easeml_tenant', '{forecast,run_standing,make_forecast,does_whole_rounds}'),
+            ('easeml_tenant', '{forecast,forecasts_with,run_standing,make_forecast,does_whole_rounds}'),
             -- What the views call.
             ('easeml_tenant', '{instance_cost,planned_cost,has_live_coordinator,current_tenant,current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
@@ -135,7 +135,7 @@ BEGIN
             ('easeml_coordinator', '{open_node_unit,store_node_state,record_node_training,record_node_evaluation,next_segments,note_hop,note_row_copy,gathering_segments,apart_reason,registered_for,composition,rewind_trial,note_segment,check_json}'),
             ('easeml_coordinator', '{next_packing,wanted_packings,open_packing,is_unfit,nodes_of,workers_for,note_packing,settle_packing,finish_packing}'),
             ('easeml_coordinator', '{next_node_job,wanted_node_jobs,open_node_job,settle_drift,keep_node_answers,note_node_job,finish_node_job,is_bound_by_limits,check_kept_bytes,kept_bytes}'),
-            ('easeml_coordinator', '{slot_seconds,planned_cost,instance_cost,record_forecast,forecast,run_standing,make_forecast,known_times,timed_trials}'),
+            ('easeml_coordinator', '{slot_seconds,planned_cost,instance_cost,record_forecast,forecasts_with,run_standing,make_forecast_apart,make_forecast,forecast,known_times,timed_trials}'),
             ('easeml_coordinator', '{local_slots,request_instances,attach_slots,release_instance,end_instance,keep_revision,keep_plan,keep_stage,keep_call,lock_topology}'),
             ('easeml_admin', '{create_tenant,alter_tenant,drop_tenant,adopt_tenant,set_policy,set_slots,add_slots,drain_slot,resume_slot,remove_slot,
                 set_retention,prune_batch,add_segment,install_greenplum_views,remove_greenplum_views,set_state_copies,set_node_job_limit,segment_facts,drain_segment,resume_segment,remove_segment,create_price_list,drop_price_list,create_provisioner,limit_provisioner,drop_provisioner}'),

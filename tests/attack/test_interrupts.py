@@ -219,6 +219,35 @@ def test_a_timeout_ends_what_is_behind_the_door(module_database: Session, statem
     assert computing_seconds(service.info.backend_pid) - before < ENOUGH_SECONDS
 
 
+ENDLESS_FORECAST = """
+DO LANGUAGE plpython3u $$
+from easeml_db.decisions.planner import forecast_documents
+def endless(state):
+    while True:
+        pass
+forecast_documents.make_forecast = endless
+$$
+"""
+
+
+def test_a_forecast_of_the_coordinator_has_no_snapshot_and_can_be_cancelled(module_database: Session) -> None:
+    """A snapshot would keep vacuums from removing what is pruned meanwhile."""
+    service, ends = module_database.again(), []
+    service.execute(ENDLESS_FORECAST)  # in this session alone
+    pid = service.info.backend_pid
+    call = "CALL easeml.make_forecast_apart('{}', NULL, NULL)"
+    forecast = threading.Thread(target=lambda: ends.append(sqlstate_of(service, call)))
+    forecast.start()
+    module_database.wait_until(
+        "SELECT state = 'active' AND backend_xmin IS NULL AND clock_timestamp() - query_start > interval '0.5 s'"
+        " FROM pg_stat_activity WHERE pid = %s",
+        pid,
+    )
+    module_database.execute("SELECT pg_cancel_backend(%s)", [pid])
+    forecast.join()
+    assert ends == ["57014"]
+
+
 @pytest.mark.parametrize("statement", [each for statements in WORST.values() for each in statements])
 def test_a_timeout_ends_it_wherever_it_is(mallory: Session, statement: str) -> None:
     before = computing_seconds(mallory.info.backend_pid)

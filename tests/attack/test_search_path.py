@@ -26,7 +26,8 @@ UNPINNED = {
 }  # fmt: skip
 # Procedures that commit cannot have a setting: their bodies set it first, and after each commit.
 COMMITTING = {
-    "ask_nodes", "commit_first", "evaluate_batch", "evaluate_gang", "evaluate_round", "evaluate_unit", "pilot_unit",
+    "ask_nodes", "commit_first", "evaluate_batch", "evaluate_gang", "evaluate_round", "evaluate_unit",
+    "make_forecast_apart", "pilot_unit",
     "replay", "replay_units", "rest", "train_batch", "train_gang", "train_round", "train_unit", "wait",
     "wait_dataset",
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Every PL/Python body is one import and one call of a function of the same name, which takes the SQL arguments.
 
-A pure core may be called too: `guarded` and `guarded_and_bounded` turn its errors into SQL errors, `answered_by`
-returns them as `failure`, and so does `within_memory`, whose own arguments come first.
+A pure core may be called too: `guarded` and `guarded_and_bounded` turn its errors into SQL errors, `answered_by` and
+`answered_apart` return them as `failure`, and so does `within_memory`, whose own arguments come first.
 """
 
 import ast
@@ -21,6 +21,7 @@ PURE_TARGETS = {
     "complete_allocation": ("easeml_db.decisions.hopper.allocation.registry", "complete_allocation"),
     "planned_allocation": ("easeml_db.decisions.hopper.allocation.registry", "planned_allocation"),
     "make_plan": ("easeml_db.decisions.planner.documents", "make_plan"),
+    "make_forecast_apart": ("easeml_db.decisions.planner.forecast_documents", "make_forecast"),
     "make_forecast": ("easeml_db.decisions.planner.forecast_documents", "make_forecast"),
     "read_price_list": ("easeml_db.decisions.planner.documents", "read_price_list"),
     "takes_n_parallel": ("easeml_db.decisions.procedures", "takes_n_parallel"),
@@ -75,7 +76,7 @@ def target_of(routine):
     """Return (module, name, arguments) of the function that does the work, without what turns its errors around it."""
     modules, call = parsed(routine)
     called, arguments = ast.unparse(call.func), names(call.args)
-    if called in ("guarded", "guarded_and_bounded", "answered_by"):
+    if called in ("guarded", "guarded_and_bounded", "answered_by", "answered_apart"):
         assert modules[called] == "easeml_plpy.session"
         assert arguments[0] == "plpy"
         return modules[arguments[1]], arguments[1], arguments[2:]

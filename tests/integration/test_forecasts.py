@@ -232,7 +232,7 @@ def test_a_forecast_that_takes_too_long_is_given_up_and_others_go_on(
 ) -> None:
     slow, other = begin_run(lena, admin, "1 hour"), begin_run(mia, admin, "1 minute")
     hang = """
-    CREATE OR REPLACE FUNCTION easeml.record_forecast(run_id bigint) RETURNS void LANGUAGE plpgsql
+    CREATE OR REPLACE FUNCTION easeml.record_forecast(run_id bigint, made jsonb) RETURNS void LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
     BEGIN
         IF record_forecast.run_id = {} THEN PERFORM pg_sleep(60); END IF;
@@ -269,6 +269,6 @@ def test_forecasts_belong_to_the_tenant_and_go_with_the_run(lena: Session, mia: 
     assert n_forecasts(lena, run) == 1
     assert n_forecasts(mia, run) == 0
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        lena.execute("SELECT easeml.record_forecast(%s)", [run])
+        lena.execute("SELECT easeml.record_forecast(%s, NULL)", [run])
     lena.execute("SELECT easeml.drop_run(%s)", [run])
     assert admin.value("SELECT count(*) FROM easeml.forecasts WHERE run_id = %s", run) == 0

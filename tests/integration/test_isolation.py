@@ -138,6 +138,7 @@ REFUSED = {
     "export_trial(text,bigint)": "SELECT easeml.export_trial('private', {trial_id})",
     "find_dataset(text)": "SELECT easeml.find_dataset('private')",
     "forecast(bigint)": "SELECT * FROM easeml.forecast({run_id})",
+    "forecasts_with(bigint,jsonb)": "SELECT * FROM easeml.forecasts_with({run_id}, NULL)",
     "find_run(bigint)": "SELECT easeml.find_run({run_id})",
     "grant_use(text,name,boolean)": "SELECT easeml.grant_use('private', 'bert')",
     "measure_drift(bigint,oid,jsonb)":

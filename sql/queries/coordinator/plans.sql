@@ -25,9 +25,17 @@ WHERE r.is_open AND r.status = 'running' AND r.run_id <> ALL (%(resting)s::bigin
     AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
 ORDER BY r.tenant = %(last_tenant)s, d.due_at LIMIT 1
 
+-- name: run_standing
+-- How far a run is, as text; null if it is too large to forecast.
+SELECT easeml.run_standing(r)::text AS standing FROM easeml.runs r WHERE r.run_id = %(run_id)s
+
+-- name: make_forecast_apart
+-- What follows from it, computed without a snapshot.
+CALL easeml.make_forecast_apart(%(standing)s::jsonb, NULL, NULL)
+
 -- name: record_forecast
 -- What is expected of a run now.
-SELECT easeml.record_forecast(%(run_id)s)
+SELECT easeml.record_forecast(%(run_id)s, %(made)s::jsonb)
 
 -- name: read_plan
 -- The plan that holds for a run, its limits and its prices: of this server's slots for the devices that it has now, or had when the plan was made. The server's clock made the times; the coordinator's reads them.
