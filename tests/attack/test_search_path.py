@@ -24,12 +24,12 @@ UNPINNED = {
     "array_bytes", "bytes_as_numbers", "create_dataset", "drift", "evaluate_on_nodes", "find_output", "find_source",
     "drift_on_nodes", "explain_on_nodes", "explain_row_on_nodes", "predict_on_nodes", "predict_table",
 }  # fmt: skip
-# Procedures that commit cannot have a setting: their bodies set it first, and after each commit.
+# Procedures that commit cannot have a setting: their bodies set it first, and after each commit; one that looks up no
+# name needs none.
 COMMITTING = {
     "ask_nodes", "commit_first", "evaluate_batch", "evaluate_gang", "evaluate_round", "evaluate_unit",
-    "make_forecast_apart", "pilot_unit",
-    "replay", "replay_units", "rest", "train_batch", "train_gang", "train_round", "train_unit", "wait",
-    "wait_dataset",
+    "make_forecast_apart", "pilot_unit", "replay", "replay_units", "rest", "train_batch", "train_gang", "train_round",
+    "train_unit", "wait", "wait_dataset",
 }  # fmt: skip
 # What pgspot warns of: the functions above that it can read. Of each it is shown below that no trap catches it.
 WARNINGS = {
