@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import update_wrapper
+from importlib import import_module
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from . import __version__
@@ -262,13 +263,13 @@ def answered_by(plpy: PlPy, function: Callable[P, object], *args: P.args, **kwar
         return answered(function, *args, **kwargs)
 
 
-def answered_apart(plpy: PlPy, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Answered:
-    """Call a pure core as `answered_by` does, from a procedure: without a snapshot, which would keep vacuums from
-    removing dead rows for as long as the call takes. A cancel is let through by a statement that takes one, so a commit
-    follows each.
+def answered_apart(plpy: PlPy, module: str, name: str, *args: object) -> Answered:
+    """Import a pure core and call it as `answered_by` does, from a procedure: without a snapshot, which would keep
+    vacuums from removing dead rows for as long as that takes. A cancel is let through by a statement that takes one,
+    so a commit follows each.
     """
     plpy.commit()
-    return answered_by(_Apart(plpy), function, *args, **kwargs)
+    return answered_by(_Apart(plpy), getattr(import_module(module), name), *args)
 
 
 class _Apart:

@@ -8,9 +8,8 @@ $$;
 COMMENT ON FUNCTION easeml.make_forecast(jsonb) IS 'Forecasts when a run will be done, as a pure function of its progress, or returns an error (internal: use easeml.forecast).';
 
 CREATE PROCEDURE easeml.make_forecast_apart(state jsonb, OUT forecast jsonb, OUT failure jsonb) LANGUAGE plpython3u AS $$
-from easeml_db.decisions.planner.forecast_documents import make_forecast
 from easeml_plpy.session import answered_apart
-return answered_apart(plpy, make_forecast, state)
+return answered_apart(plpy, "easeml_db.decisions.planner.forecast_documents", "make_forecast", state)
 $$;
 COMMENT ON PROCEDURE easeml.make_forecast_apart(jsonb) IS
     'Forecasts as easeml.make_forecast does, but has no snapshot meanwhile: as long as a forecast takes, vacuums would leave the states that were pruned since it began (internal).';

@@ -76,10 +76,15 @@ def target_of(routine):
     """Return (module, name, arguments) of the function that does the work, without what turns its errors around it."""
     modules, call = parsed(routine)
     called, arguments = ast.unparse(call.func), names(call.args)
-    if called in ("guarded", "guarded_and_bounded", "answered_by", "answered_apart"):
+    if called in ("guarded", "guarded_and_bounded", "answered_by"):
         assert modules[called] == "easeml_plpy.session"
         assert arguments[0] == "plpy"
         return modules[arguments[1]], arguments[1], arguments[2:]
+    if called == "answered_apart":  # imports it itself
+        assert modules[called] == "easeml_plpy.session"
+        assert arguments[0] == "plpy"
+        module, name = (ast.literal_eval(argument) for argument in arguments[1:3])
+        return module, name, arguments[3:]
     if called == "within_memory":
         assert modules[called] == "easeml_plpy.config_memory"
         assert arguments[:2] + arguments[3:5] == ["plpy", "GD", *names_of_inputs(routine)[:2]]
