@@ -21,7 +21,7 @@ RESTS = 4  # times as long as the forecast took
 @dataclass(frozen=True)
 class Cadence:
     """How often a run is forecast: every `first_seconds` while its times are unknown; then after each twentieth of its
-    age, at most every `least_seconds` and at least every `most_seconds`. Each forecast takes no longer than
+    age, at most every `least_seconds` and at least every `most_seconds`. No statement of a forecast takes longer than
     `timeout_seconds`; after a failed one the run rests for `failed_seconds`.
     """
 

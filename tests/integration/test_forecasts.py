@@ -263,6 +263,20 @@ def test_a_long_run_keeps_few_forecasts(lena: Session, admin: Session) -> None:
     assert len(made) == 5  # every third hour, and the newest
 
 
+def test_a_run_of_too_many_trials_is_said_to_have_them_by_whoever_forecasts_it(lena: Session, admin: Session) -> None:
+    run = begin_run(lena, admin)
+    admin.execute(
+        "INSERT INTO easeml.trials (run_id, arm_id, tenant, trial_number, architecture, config, max_epochs)"
+        " SELECT run_id, arm_id, tenant, 100 + n, architecture, config, max_epochs FROM generate_series(1, 20000) n,"
+        " LATERAL (SELECT * FROM easeml.trials WHERE run_id = %s LIMIT 1) t",
+        [run],
+    )
+    take_turns(service(admin))
+    said = "SELECT eta_at, note FROM easeml.{} WHERE {} = %s"
+    for view, number in (("forecast()", "run"), ("run_forecasts", "run_id")):
+        assert lena.rows(said.format(view, number), run) == [{"eta_at": None, "note": "too many trials to forecast"}]
+
+
 def test_forecasts_belong_to_the_tenant_and_go_with_the_run(lena: Session, mia: Session, admin: Session) -> None:
     run = begin_run(lena, admin)
     take_turns(service(admin))
