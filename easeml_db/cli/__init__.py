@@ -10,6 +10,7 @@ import click
 
 from easeml_db import __version__
 from easeml_db.cli.failures import told_in_a_line
+from easeml_db.cli.interrupts import kept_interrupts
 from easeml_db.cli.output import print_error
 from easeml_db.cli.subjects import Subjects
 
@@ -65,7 +66,8 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.stdout.reconfigure(errors="backslashreplace")
     is_debug = "--debug" in (arguments if arguments is not None else sys.argv)
     try:
-        commands.main(args=arguments, prog_name="easeml")
+        with kept_interrupts():
+            commands.main(args=arguments, prog_name="easeml")
     except Exception as error:
         told = None if is_debug else told_in_a_line(error)
         if told is None:
