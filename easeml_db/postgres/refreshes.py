@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.errors import EasemlError
 from easeml_db.postgres import background
+from easeml_db.postgres.own_turns import OwnTurns
 from easeml_db.postgres.step_places import SHORT_SECONDS, Change, Places, change_of
 from easeml_db.postgres.store_session import StoreSession
 
@@ -41,40 +42,32 @@ class Step:
     work: asyncio.Task[None] | None = None
 
 
-class Refreshes:
-    """Looks for as long as this process holds the lease, which the leading session knows."""
+class Refreshes(OwnTurns):
+    """Looks for datasets that are due, every few seconds."""
 
-    def __init__(
-        self, leading: StoreSession, *, look_seconds: float = LOOK_SECONDS, short_seconds: float = SHORT_SECONDS
-    ) -> None:
-        self._leading, self._look_seconds, self._short_seconds = leading, look_seconds, short_seconds
-        self._own: StoreSession | None = None  # opened when the lease is ours
-        self._keeping: asyncio.Task[None] | None = None
+    def __init__(self, leading: StoreSession, *, short_seconds: float = SHORT_SECONDS) -> None:
+        super().__init__(leading, "refreshes")
+        self._short_seconds = short_seconds
         self._at_work: dict[str, Step] = {}  # by role
         self._places = Places()
         self._last: dict[str, float] = {}  # when a step was last taken, by role
         self._rests: dict[str, float] = {}  # until when, by role
 
-    def begin(self) -> None:
-        """Start looking for datasets that are due."""
-        self._keeping = background.begin(self._keep())
-
     async def close(self) -> None:
         """Stop checking, and end the processes."""
-        tasks = [task for task in (*self._works(), self._keeping) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._leave()
+        works = [work for work in self._works() if work is not None]
+        for work in works:
+            work.cancel()
+        await super().close()
+        await asyncio.gather(*works, return_exceptions=True)
 
-    async def _keep(self) -> None:
-        while True:
-            await asyncio.sleep(self._look_seconds)
-            if self._leading.lease_number:
-                try:
-                    await self._look()
-                except EasemlError:  # no server, locked rows: the next check begins anew
-                    await self._leave()
+    async def take_turn(self) -> float:
+        """Begin the steps that are due; return for how many seconds to rest."""
+        try:
+            await self._look()
+        except EasemlError:  # no server, locked rows: the next check begins anew
+            await self._leave()
+        return LOOK_SECONDS
 
     async def _look(self) -> None:
         session = await self._session()
@@ -129,19 +122,6 @@ class Refreshes:
             told = {"problem": problem, "rest_seconds": rest_seconds, **row}
             return bool(await (await self._session()).write("refresh_problem", **told))
         return False
-
-    async def _session(self) -> StoreSession:
-        if self._own is None:
-            own = StoreSession(self._leading.dsn, "easeml coordinator (refreshes)")
-            await own.open()
-            self._own = own
-        self._own.lease_number = self._leading.lease_number
-        return self._own
-
-    async def _leave(self) -> None:
-        if self._own is not None:
-            await self._own.close()
-            self._own = None
 
 
 async def advance_as(

@@ -47,7 +47,7 @@ DECLARE
     n_partitions bigint;
     is_untested boolean;
 BEGIN
-    IF lease_number IS DISTINCT FROM (SELECT l.lease_number FROM easeml.coordinator_lease l) THEN
+    IF NOT easeml.holds_lease(lease_number) THEN
         RETURN false;
     END IF;
     SELECT r.* INTO run FROM easeml.runs r WHERE r.run_id = begin_ending.run_id AND r.status IN ('queued', 'running') AND NOT r.is_ending FOR NO KEY UPDATE SKIP LOCKED;
@@ -84,7 +84,7 @@ CREATE FUNCTION easeml.drop_vain_ensemble(run_id bigint, lease_number bigint) RE
 BEGIN
     DELETE FROM easeml.arms a USING easeml.runs r
     WHERE r.run_id = drop_vain_ensemble.run_id AND a.run_id = r.run_id AND a.architecture = 'ensemble'
-        AND drop_vain_ensemble.lease_number = (SELECT l.lease_number FROM easeml.coordinator_lease l)
+        AND easeml.holds_lease(drop_vain_ensemble.lease_number)
         AND r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = r.run_id AND w.status = 'running' FOR NO KEY UPDATE SKIP LOCKED)
         AND EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND e.best_metric_value IS NOT NULL
             AND NOT EXISTS (SELECT FROM easeml.deployments p WHERE p.trial_id = e.trial_id) FOR UPDATE SKIP LOCKED)

@@ -92,19 +92,6 @@ $$;
 COMMENT ON FUNCTION easeml.open_unit(jsonb) IS
     'Returns all that a unit needs to know and shows the unit in the row of its slot. Refuses if the trial''s next step is another one, or an open transaction holds the trial (internal).';
 
-CREATE FUNCTION easeml.fence(unit jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    holder bigint;
-BEGIN
-    -- The lock delays a takeover until this transaction has ended.
-    SELECT l.lease_number INTO holder FROM easeml.coordinator_lease l FOR SHARE;
-    IF holder <> (unit ->> 'lease_number')::bigint THEN
-        PERFORM easeml.fail('ML006', format('lease %s is over, %s holds: the unit is not recorded', unit ->> 'lease_number', holder));
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION easeml.fence(jsonb) IS 'Refuses to record a unit whose coordinator no longer holds the lease (internal).';
-
 CREATE FUNCTION easeml.leave_slot(unit jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     place tid;

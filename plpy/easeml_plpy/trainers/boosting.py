@@ -7,19 +7,17 @@ as a live one: the margins that a process keeps (lineage.py) only save it from e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from easeml_plpy import checkpoint
-from easeml_plpy.architectures import Config
 from easeml_plpy.architectures.boosting import BoostingParameters
 from easeml_plpy.architectures.target_transforms import target_transform
 from easeml_plpy.errors import CorruptCheckpoint, NotReady, TrialFailed
 from easeml_plpy.task import Task
 from easeml_plpy.trainers import boosters
-from easeml_plpy.trainers.contract import Blueprint, Rows, Trainer, Training, check_inputs, check_rows, state_header
+from easeml_plpy.trainers.contract import Blueprint, Rows, Training, check_inputs, check_rows, state_header
 from easeml_plpy.trainers.kept_rows import Margins, binned
 from easeml_plpy.trainers.lightgbm_library import GrownTrees
 from easeml_plpy.trainers.lineage import Lineage
@@ -152,28 +150,3 @@ class BoostingTrial:
         if epoch not in self._boosters:
             self._boosters[epoch] = boosters.trees_of(self._texts[epoch])
         return self._boosters[epoch]
-
-
-class BoostingTrainer(Trainer[BoostingTrial]):
-    """Starts and resumes BoostingTrials."""
-
-    def prepare(self) -> None:
-        """See Trainer."""
-        import lightgbm  # noqa: F401
-
-    def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
-        """See Trainer."""
-        return n_epochs * config.integer("trees_per_epoch")
-
-    def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> BoostingTrial:
-        """See Trainer. Trees are drawn in training: no total, seed or device."""
-        parameters = blueprint.architecture.build(blueprint.task, blueprint.config)
-        if not isinstance(parameters, BoostingParameters):
-            raise TypeError(f"{blueprint.architecture.name} builds {type(parameters).__name__}")
-        return BoostingTrial(blueprint, parameters)
-
-    def _restore(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> BoostingTrial:
-        """See Trainer."""
-        trial = self._begin(blueprint, n_steps_total=0, seed=0)
-        trial.restore(state)
-        return trial

@@ -6,18 +6,16 @@ The state is the trees as arrays. The answer for a row is the mean over all tree
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from easeml_plpy import checkpoint
-from easeml_plpy.architectures import Config
 from easeml_plpy.architectures.forests import ForestParameters
 from easeml_plpy.errors import NotReady
 from easeml_plpy.metrics import measure, values
 from easeml_plpy.task import Task
-from easeml_plpy.trainers.contract import Blueprint, Rows, Trainer, Training, check_inputs, check_rows, state_header
+from easeml_plpy.trainers.contract import Blueprint, Rows, Training, check_inputs, check_rows, state_header
 from easeml_plpy.trainers.forest_rows import RowConstants, constants_from, constants_of
 from easeml_plpy.trainers.forest_trees import Trees, checked_trees, of_all_classes, trees_of
 from easeml_plpy.trainers.kept_rows import Margins
@@ -143,28 +141,3 @@ class ForestTrial:
 
     def _averaged(self, sums: Array) -> Array:
         return (sums / sum(len(trees.roots) for trees in self._epochs)).astype(np.float32)
-
-
-class ForestTrainer(Trainer[ForestTrial]):
-    """Starts and resumes ForestTrials."""
-
-    def prepare(self) -> None:
-        """See Trainer."""
-        import sklearn.tree  # noqa: F401
-
-    def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
-        """See Trainer."""
-        return n_epochs * config.integer("trees_per_epoch")
-
-    def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> ForestTrial:
-        """See Trainer. Trees are drawn in training: no total, seed or device."""
-        parameters = blueprint.architecture.build(blueprint.task, blueprint.config)
-        if not isinstance(parameters, ForestParameters):
-            raise TypeError(f"{blueprint.architecture.name} builds {type(parameters).__name__}")
-        return ForestTrial(blueprint, parameters)
-
-    def _restore(self, blueprint: Blueprint, state: checkpoint.Checkpoint) -> ForestTrial:
-        """See Trainer."""
-        trial = self._begin(blueprint, n_steps_total=0, seed=0)
-        trial.restore(state)
-        return trial

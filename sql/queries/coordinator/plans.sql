@@ -10,7 +10,7 @@ FROM easeml.device_profiles p JOIN easeml.runs r USING (tenant, dataset_id) WHER
 INSERT INTO easeml.device_profiles (tenant, dataset_id, architecture, device_kind, alpha, beta, c, d, eps_seconds, n_packed, n_devices, is_bounded, measurements, run_id)
 SELECT r.tenant, r.dataset_id, %(architecture)s, %(device_kind)s, %(alpha)s, %(beta)s, %(c)s, %(d)s, %(eps_seconds)s, %(n_packed)s, %(n_devices)s,
     %(is_bounded)s, %(measurements)s::jsonb, r.run_id
-FROM easeml.runs r WHERE r.run_id = %(run_id)s AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) FOR NO KEY UPDATE SKIP LOCKED
+FROM easeml.runs r WHERE r.run_id = %(run_id)s AND easeml.holds_lease(%(lease_number)s) FOR NO KEY UPDATE SKIP LOCKED
 ON CONFLICT (tenant, dataset_id, architecture, device_kind) DO UPDATE SET alpha = EXCLUDED.alpha, beta = EXCLUDED.beta, c = EXCLUDED.c, d = EXCLUDED.d,
     eps_seconds = EXCLUDED.eps_seconds, n_packed = EXCLUDED.n_packed, n_devices = EXCLUDED.n_devices, is_bounded = EXCLUDED.is_bounded,
     measurements = EXCLUDED.measurements, run_id = EXCLUDED.run_id, measured_at = clock_timestamp()
@@ -22,7 +22,7 @@ LEFT JOIN LATERAL (SELECT f.made_at, f.eta_at IS NOT NULL AS is_known FROM easem
 CROSS JOIN LATERAL (SELECT coalesce(f.made_at, r.started_at) + make_interval(secs => least(greatest(0.05 * extract(epoch FROM clock_timestamp() - r.started_at),
     CASE WHEN f.is_known OR num_nonnulls(r.price_list, r.max_seconds) > 0 THEN %(least_seconds)s ELSE %(first_seconds)s END), %(most_seconds)s)) AS due_at) d
 WHERE r.is_open AND r.status = 'running' AND r.run_id <> ALL (%(resting)s::bigint[]) AND d.due_at <= clock_timestamp()
-    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+    AND easeml.holds_lease(%(lease_number)s)
 ORDER BY r.tenant = %(last_tenant)s, d.due_at LIMIT 1
 
 -- name: run_standing
@@ -98,7 +98,7 @@ SELECT easeml.request_instances(%(journal)s::jsonb) AS instance_id
 -- name: bill_instance
 -- The wait in the provider's queue is over.
 UPDATE easeml.instances SET billed_from = coalesce(billed_from, clock_timestamp()) WHERE instance_id = %(instance_id)s AND status IN ('requested', 'releasing')
-    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+    AND easeml.holds_lease(%(lease_number)s)
 
 -- name: attach_slots
 -- An instance is ready.

@@ -74,7 +74,7 @@ SELECT easeml.apply_decisions(%(arm_id)s, %(n_resumes)s, %(decisions)s::jsonb, %
 WITH before AS (SELECT r.run_id, r.tenant, r.planned_scheduler FROM easeml.runs r WHERE r.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED),
 planned AS (
     UPDATE easeml.runs r SET planned_scheduler = %(scheduler)s, simulated_seconds = %(simulated_seconds)s, bound_seconds = %(bound_seconds)s
-    FROM before b WHERE r.run_id = b.run_id AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+    FROM before b WHERE r.run_id = b.run_id AND easeml.holds_lease(%(lease_number)s)
     RETURNING r.run_id, r.tenant, b.planned_scheduler
 )
 INSERT INTO easeml.events (tenant, run_id, kind, message)
@@ -89,14 +89,14 @@ SELECT easeml.keep_allocations(%(journal)s::jsonb)
 -- The first unit of a run is about to be given out.
 UPDATE easeml.runs SET status = 'running', started_at = coalesce(started_at, clock_timestamp())
 WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status = 'queued'
-    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+    AND easeml.holds_lease(%(lease_number)s)
 
 -- name: fail_trial
 -- A trial failed for a reason of its own, or too often for reasons of others.
 WITH failed AS (
     UPDATE easeml.trials SET status = 'failed', failure_reason = %(reason)s, finished_at = clock_timestamp()
     WHERE trial_id = (SELECT w.trial_id FROM easeml.trials w WHERE w.trial_id = %(trial_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status IN ('waiting', 'running')
-        AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+        AND easeml.holds_lease(%(lease_number)s)
     RETURNING tenant, run_id, trial_id
 )
 INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
@@ -113,7 +113,7 @@ SELECT count(*) AS n FROM easeml.events e WHERE e.run_id = %(run_id)s AND e.tria
 WITH failed AS (
     UPDATE easeml.runs SET status = 'failed', failure_reason = %(reason)s, finished_at = clock_timestamp()
     WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status IN ('queued', 'running')
-        AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+        AND easeml.holds_lease(%(lease_number)s)
     RETURNING tenant, run_id
 ), trials AS (
     -- By their numbers, as a batch records them (see easeml.lock_trials).
@@ -127,7 +127,7 @@ INSERT INTO easeml.events (tenant, run_id, kind, message) SELECT tenant, run_id,
 UPDATE easeml.trials SET status = 'stopped', finished_at = clock_timestamp(), failure_reason = 'the run ended before this trial'
 WHERE trial_id IN (SELECT t.trial_id FROM easeml.trials t WHERE t.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED)
         AND t.status IN ('waiting', 'running', 'paused') ORDER BY t.trial_id FOR NO KEY UPDATE)
-    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+    AND easeml.holds_lease(%(lease_number)s)
 
 -- name: begin_ending
 -- The end of a search whose best trial has no test yet.
@@ -148,7 +148,7 @@ UPDATE easeml.runs r SET finished_at = clock_timestamp(),
     failure_reason = CASE WHEN f.n_failed = f.n THEN format('all %%s trials failed; the first: %%s', f.n, f.first_reason) END
 FROM (SELECT count(*) AS n, count(*) FILTER (WHERE status = 'failed') AS n_failed, (array_agg(failure_reason ORDER BY trial_number))[1] AS first_reason
       FROM easeml.trials WHERE run_id = %(run_id)s) f
-WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND r.status = 'running' AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND r.status = 'running' AND easeml.holds_lease(%(lease_number)s)
 RETURNING r.run_id
 
 -- name: note_serving
@@ -174,7 +174,7 @@ SELECT DISTINCT ON (u.tenant) u.dataset_name, a.rolname::text AS role FROM easem
 LEFT JOIN LATERAL (SELECT f.run_id FROM easeml.refreshes f WHERE f.tenant = u.tenant AND f.dataset_name = u.dataset_name AND f.outcome = 'training' ORDER BY f.refresh_id DESC LIMIT 1) b ON true
 WHERE (u.not_before IS NULL OR u.not_before <= clock_timestamp()) AND CASE WHEN b.run_id IS NULL THEN u.next_at <= clock_timestamp()
     ELSE NOT EXISTS (SELECT FROM easeml.runs r WHERE r.run_id = b.run_id AND r.is_open) END
-    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+    AND easeml.holds_lease(%(lease_number)s)
 ORDER BY u.tenant, u.next_at
 
 -- name: refresh_problem
@@ -182,5 +182,5 @@ ORDER BY u.tenant, u.next_at
 UPDATE easeml.refresh_rules u SET problem = left(%(problem)s, 1000), not_before = clock_timestamp() + %(rest_seconds)s * interval '1 second'
 WHERE (u.tenant, u.dataset_name) IN (SELECT w.tenant, w.dataset_name FROM easeml.refresh_rules w JOIN easeml.tenant_roles t USING (tenant)
         WHERE t.role = to_regrole(quote_ident(%(role)s)) AND w.dataset_name = %(dataset_name)s FOR NO KEY UPDATE OF w SKIP LOCKED)
-    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+    AND easeml.holds_lease(%(lease_number)s)
 RETURNING u.dataset_name

@@ -57,7 +57,7 @@ FROM easeml.slots s JOIN easeml.segments g USING (segment_id) LEFT JOIN easeml.i
 -- name: lose_slot
 -- A unit is stuck: whatever its process still does, it does not record.
 UPDATE easeml.slots SET status = 'lost', lost_reason = %(reason)s, lost_at = clock_timestamp(), unit_started_at = NULL WHERE slot_id = %(slot_id)s
-    AND %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease)
+    AND easeml.holds_lease(%(lease_number)s)
 
 -- name: explain_slot
 -- Why a slot that should work does not (NULL: it does).

@@ -35,7 +35,7 @@ INSERT INTO easeml.priors (run_id, tenant, prior, link, degrees_of_freedom, nois
 SELECT r.run_id, r.tenant, p.prior, p.link, p.degrees_of_freedom, p.noise_variance, p.mean, p.covariance, p.fitted, p.arm_ids
 FROM jsonb_to_recordset(%(priors)s::jsonb) p(run_id bigint, prior text, link text, degrees_of_freedom float8, noise_variance float8, mean float8[], covariance float8[], fitted jsonb, arm_ids bigint[])
 JOIN easeml.runs r USING (run_id)
-WHERE %(lease_number)s = (SELECT lease_number FROM easeml.coordinator_lease) AND set_config('synchronous_commit', 'off', true) = 'off' FOR NO KEY UPDATE OF r SKIP LOCKED ON CONFLICT DO NOTHING
+WHERE easeml.holds_lease(%(lease_number)s) AND set_config('synchronous_commit', 'off', true) = 'off' FOR NO KEY UPDATE OF r SKIP LOCKED ON CONFLICT DO NOTHING
 
 -- name: open_arm
 -- A decision.
