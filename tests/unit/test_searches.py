@@ -201,7 +201,7 @@ def test_a_race_does_not_lose_its_slot_to_a_run_behind_it_where_it_is_another_ar
     assert {world.tables.run(k).status for k in (1, 2)} == {"finished"}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.sampled_from(STAGED), st.integers(1, 3), st.integers(1, 3), st.lists(st.integers(5, 300), max_size=4), st.data()
 )

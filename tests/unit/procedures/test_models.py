@@ -82,7 +82,7 @@ def test_a_model_draws_no_known_config_and_says_when_it_finds_none(space_of):
     st.randoms(use_true_random=False), st.sampled_from([["tree"], ["line"], ["tree", "line"]]), st.integers(4, 12),
     st.sampled_from([None, n_good]),
 )  # fmt: skip
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_draws_do_not_depend_on_those_before_them(space_of, random, names, n_results, good):
     """A model that has drawn before draws what a new one does, whatever has come or gone since."""
     space = space_of({"rate": [0.1, 0.2, 0.3]} if random.random() < 0.3 else None)
