@@ -58,7 +58,7 @@ class Journal:
             case InstanceFailed(instance_id, reason):
                 self._write("instance failed", reason, {"instance_id": instance_id})
             case RunChanged(run_id):
-                self._write("run", "a run came, changed or is over", {"run_id": run_id})
+                self._write("run", "it is new, has changed or is over", {"run_id": run_id})
 
     def close(self) -> None:
         """Close the file."""
@@ -69,8 +69,9 @@ class Journal:
         if self._is_json:
             line = json.dumps({"at": stamp, "event": event, "message": text, **facts})
         else:
-            told = "".join(f" {name.removesuffix('_id')} {value}" for name, value in facts.items())
-            line = f"{stamp} {visible(text)}" if event == "coordinator" else f"{stamp} {event}:{told}: {visible(text)}"
+            about = " ".join(f"{name.removesuffix('_id')} {value}" for name, value in facts.items())
+            head = about if about.startswith(event) else f"{event}: {about}"  # not twice that it is a run
+            line = f"{stamp} {visible(text)}" if event == "coordinator" else f"{stamp} {head}: {visible(text)}"
         self._handler.emit(logging.LogRecord("easeml", logging.INFO, "", 0, line, None, None))
 
 

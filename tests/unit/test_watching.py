@@ -71,15 +71,18 @@ def test_a_failure_is_a_line_with_run_and_trial_for_people_and_for_programs(tmp_
         written.heard(UnitFailed(order(), SlotLost("canceling statement due to user request")))
         written.heard(UnitRecorded(order(), 1.0))
         written.heard(SlotReady(7))
+        written.heard(RunChanged(3))
         written.close()
-        line, lost = path.read_text(encoding="utf-8").splitlines()
+        line, lost, changed = path.read_text(encoding="utf-8").splitlines()
         assert "failed" not in lost
         assert "lost" in lost
         if is_json:
             found = json.loads(line)
             assert (found["event"], found["run_id"], found["trial_id"], found["slot_id"]) == ("failed", 3, 5, 7)
             assert found["attempt"] == 2
+            assert (json.loads(changed)["event"], json.loads(changed)["run_id"]) == ("run", 3)
         else:
+            assert changed.endswith(" run 3: it is new, has changed or is over")
             assert "failed: run 3 trial 5 slot 7 attempt 2: the loss is" in line
         assert "\x1b" not in line
 
