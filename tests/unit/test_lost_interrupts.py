@@ -5,8 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from easeml_db.local.dump_files import run_program
 
 # It interrupts itself in a destructor that runs as often as the first argument says, then waits to be ended.
 COMMAND = """
@@ -47,3 +50,25 @@ def test_what_else_a_destructor_raises_is_still_printed() -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert ended.returncode == 0
     assert "ValueError: of the destructor" in ended.stderr
+
+
+def test_a_program_that_has_just_begun_ends_with_whoever_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    pids = []
+    begin = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+
+    def interrupted(program: subprocess.Popen[str], *arguments: object) -> None:
+        begin(program, *arguments)
+        pids.append(program.pid)
+        signal.raise_signal(signal.SIGTERM)
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(number)
+
+    monkeypatch.setattr(subprocess.Popen, "_execute_child", interrupted)
+    former = signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.raises(SystemExit):
+            run_program(["sleep", "300"])
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert not Path("/proc", str(pids[0])).exists()
