@@ -1,4 +1,4 @@
--- The lease: whoever holds it is the coordinator, and whoever held it before writes no more. No other statement compares its number.
+-- The lease: whoever holds it is the coordinator, and whoever held it before writes no more. Statements of a coordinator ask here whether it still does.
 
 CREATE FUNCTION easeml.fence(unit jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
