@@ -6,17 +6,16 @@ The extension writes a row about itself into each dump (sql/security/dump.sql); 
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.errors import EasemlError, InvalidArgument, InvalidData
+from easeml_db.local.processes import run_to_end
 
 FIRST_VERSION = "0.1.0"
 """The only release whose dumps do not say what made them."""
@@ -98,26 +97,11 @@ def run_program(command: Sequence[str | Path], environment: Mapping[str, str] | 
     """Run a program of PostgreSQL and return its output, read as UTF-8 if possible, whatever the locale. Raises
     EasemlError with the program's complaint.
     """
-    # An interrupt between the program's start and our knowing of it would leave it behind: it waits until we know.
-    former = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    try:
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
-            encoding="utf-8", errors="surrogateescape",
-            preexec_fn=partial(signal.pthread_sigmask, signal.SIG_SETMASK, former),
-        ) as program:  # fmt: skip
-            try:
-                signal.pthread_sigmask(signal.SIG_SETMASK, former)
-                output, complaint = program.communicate()
-            except BaseException:
-                program.kill()
-                raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, former)
-    if program.returncode != 0:
+    done = run_to_end(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    if done.returncode != 0:
         name = Path(command[0]).name
-        raise EasemlError(f"{name} failed", detail=_shown(complaint) or f"code {program.returncode}")
-    return output
+        raise EasemlError(f"{name} failed", detail=_shown(done.stderr) or f"code {done.returncode}")
+    return done.stdout
 
 
 def _shown(text: str) -> str:

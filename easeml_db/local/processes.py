@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,16 +104,35 @@ def package_build() -> float:
     return max(path.stat().st_mtime for folder in folders for path in folder.rglob("*.py"))
 
 
+def run_to_end(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program without input, as subprocess.run does. Whoever is interrupted takes it along, even if it has only
+    just begun.
+    """
+    # Between the program's start and our knowing of it an interrupt would leave it behind: it waits until we know.
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, encoding="utf-8", errors="surrogateescape",
+            preexec_fn=partial(signal.pthread_sigmask, signal.SIG_SETMASK, former), **options,
+        ) as program:  # fmt: skip
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, former)
+                output, complaint = program.communicate()
+            except BaseException:
+                program.kill()
+                raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+    return subprocess.CompletedProcess(command, program.returncode, output, complaint)
+
+
 def run_as_server(
     command: Sequence[str | Path], *, check: bool = True, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command as the server's user. Raises ServerUnavailable if it fails and `check` is set."""
     # Output goes to files: the server would keep a pipe open for as long as it lives.
     with tempfile.TemporaryFile("w+") as output:
-        done = subprocess.run(
-            command, check=False, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=env,
-            **server_identity(),
-        )  # fmt: skip
+        done = run_to_end(command, stdout=output, stderr=output, cwd="/", env=env, **server_identity())
         output.seek(0)
         text = output.read()
     if check and done.returncode != 0:

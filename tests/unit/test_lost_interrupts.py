@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from easeml_db.local.dump_files import run_program
+from easeml_db.local.processes import run_to_end
 
 # It interrupts itself in a destructor that runs as often as the first argument says, then waits to be ended.
 COMMAND = """
@@ -68,7 +68,7 @@ def test_a_program_that_has_just_begun_ends_with_whoever_is_interrupted(monkeypa
     former = signal.signal(signal.SIGTERM, end)
     try:
         with pytest.raises(SystemExit):
-            run_program(["sleep", "300"])
+            run_to_end(["sleep", "300"])
     finally:
         signal.signal(signal.SIGTERM, former)
     assert not Path("/proc", str(pids[0])).exists()
