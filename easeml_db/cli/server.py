@@ -167,7 +167,7 @@ def _print_status(server: Embedded, as_json: bool) -> None:
         say(f"slots        {facts['n_slots']}")
         say(f"connect      {facts['psql']}")
     else:
-        say("start with   easeml up")
+        say(f"start with   easeml up --data {shlex.quote(facts['folder'])}")
 
 
 def server_facts(server: Embedded) -> dict[str, Any]:

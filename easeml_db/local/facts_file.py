@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """Return the stored facts. Raises NotReady before the first start, InvalidData for a damaged file."""
     path = folder / FACTS
     if not path.exists():
-        raise NotReady(f"there is no private server in {folder}", hint="Start one: easeml up")
+        hint = f"Start one: easeml up --data {shlex.quote(str(folder))}"
+        raise NotReady(f"there is no private server in {folder}", hint=hint)
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

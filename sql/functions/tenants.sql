@@ -180,9 +180,11 @@ BEGIN
         WHERE t.role = account AND t.tenant <> adopted) THEN
         PERFORM easeml.fail('ML004', format('role %s has datasets or tasks of its own', account), hint => 'Name a role that has none, or drop them first.');
     END IF;
+    -- Its own settings go with its own name: those of the tenant that it is now hold.
+    DELETE FROM easeml.tenants l USING easeml.tenant_roles t WHERE t.role = account AND t.tenant <> adopted AND l.tenant = t.tenant;
     DELETE FROM easeml.tenant_roles t WHERE t.tenant = adopted OR t.role = account;
     INSERT INTO easeml.tenant_roles (tenant, role) VALUES (adopted, account);
 END
 $$;
 COMMENT ON FUNCTION easeml.adopt_tenant(text, text) IS
-    'Hands the datasets, runs and settings of a tenant whose role was dropped to another role, for example to a new role of the same name. Administrators only.';
+    'Hands the datasets, runs and settings of a tenant whose role was dropped to another role, for example to a new role of the same name; the other role''s own settings go. Administrators only.';

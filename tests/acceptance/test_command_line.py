@@ -219,6 +219,7 @@ def test_a_folder_whose_programs_are_gone_is_told_and_can_be_destroyed(own_serve
     while own_server.is_running():
         time.sleep(0.05)
     assert not document(run_easeml("status", *data, "--json"))["is_running"]
+    assert f"start with   easeml up --data {own_server.folder}" in run_easeml("status", *data).output
     refused = run_easeml("up", *data).exception
     assert isinstance(refused, NotFound)
     assert "there is no pg_ctl in /usr/lib/postgresql/1/bin" in str(refused)
@@ -232,7 +233,10 @@ def test_destroy_asks_and_removes_a_private_server(own_server: Embedded, run_eas
     done = run_easeml("destroy", "--yes", "--data", own_server.folder)
     assert done.exit_code == 0, done.output
     assert not own_server.folder.exists()
-    assert "no private server" in str(run_easeml("destroy", "--yes", "--data", own_server.folder).exception)
+    refused = run_easeml("destroy", "--yes", "--data", own_server.folder).exception
+    assert isinstance(refused, NotReady)
+    assert "no private server" in str(refused)
+    assert refused.hint == f"Start one: easeml up --data {own_server.folder}"
 
 
 def test_two_that_start_one_server_at_once_find_one_server() -> None:

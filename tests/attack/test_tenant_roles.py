@@ -79,6 +79,16 @@ def test_an_administrator_hands_the_rows_of_a_dropped_role_on(root: Session) -> 
     nina.execute("SELECT easeml.refresh_dataset('d')")
 
 
+def test_a_role_that_adopts_a_tenant_has_that_tenants_settings(root: Session) -> None:
+    tenant(root, "ina")
+    root.as_role("nina", "easeml_tenant")
+    for name, weight in (("ina", 3), ("nina", 2)):
+        root.execute("SELECT easeml.create_tenant(%s, weight => %s)", [name, weight])
+    root.execute("DROP ROLE ina")
+    root.execute("SELECT easeml.adopt_tenant('ina', 'nina')")
+    assert root.rows("SELECT tenant, weight FROM easeml.tenant_status") == [{"tenant": "ina", "weight": 3}]
+
+
 OWN = {
     "dataset": "SELECT easeml.create_dataset('mine', 'points', '{x}', 'y', n_partitions => 2)",
     "task": "INSERT INTO easeml.tasks (tenant, task_name, program, template, examples, place, specification)"
