@@ -18,12 +18,12 @@ from pathlib import Path
 from statistics import median
 
 import plain_torch
-from measuring import Pairs, Row, in_turn, seconds_of, take_turns
+from comparison.measuring import Pairs, Row, in_turn, seconds_of, take_turns
 from whole_run import saved
 from workload import N_PARTITIONS, N_SLOTS, Session, Slot, Workload, call_of, run_seconds, start_run
 
 from easeml_db.coordinator.ports.messages import Member, Order
-from easeml_db.postgres.gang_call import BATCH_CALLS, order_json
+from easeml_db.postgres.sessions.gang_call import BATCH_CALLS, order_json
 from easeml_db.words.training_unit import unit_at, unit_seed
 from easeml_db.words.trial import Trial
 

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from comparison.measuring import Row
 from coordinator_overhead import NO_OP
-from measuring import Row
 from psycopg.conninfo import make_conninfo
 from workload import Workload, private_server
 
 from easeml_db.local.processes import server_environment
-from easeml_db.postgres.lease_store import BEAT_SECONDS
+from easeml_db.postgres.stores.lease_store import BEAT_SECONDS
 
 LOOK_SECONDS = 0.05
 N_EACH = 10  # runs of a tenant that asks for them at once; its starts are paced from the twentieth on

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from statistics import median
 
 import psycopg
-from catalogue_rows import FULL, QUICK, Size, fill
-from measuring import Row
+from comparison.measuring import Row
 from psycopg.conninfo import make_conninfo
+from stored_rows.catalogue_rows import FULL, QUICK, Size, fill
 from workload import Workload, private_server
 
 from easeml_db.postgres.queries import queries

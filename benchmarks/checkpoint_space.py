@@ -18,7 +18,7 @@ from itertools import groupby, takewhile
 from multiprocessing import get_context
 from statistics import median
 
-from measuring import Row, take_turns
+from comparison.measuring import Row, take_turns
 from workload import N_PARTITIONS, Life, Session, Slot, Workload, run_seconds, start_run
 
 from easeml_db.coordinator.ports.messages import Order
@@ -26,7 +26,7 @@ from easeml_db.coordinator.settings import Settings
 from easeml_db.local.journal import Journal
 from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.service import serve
-from easeml_db.postgres.slot_session import SETTINGS
+from easeml_db.postgres.sessions.slot_session import SETTINGS
 
 N_ROWS = 20_000
 BATCH_SIZE = 64

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from measuring import Row
+from comparison.measuring import Row
 from workload import N_SLOTS, Session, Workload, run_seconds, start_run
 
 from easeml_db.coordinator.loop import Coordinator

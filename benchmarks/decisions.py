@@ -20,13 +20,13 @@ from statistics import median
 from unittest import mock
 
 import psycopg
-from measuring import Row
+from comparison.measuring import Row
 from psycopg.rows import dict_row
 from workload import Session, Workload, private_server
 
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
-from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.service import QueueInbox, WallClock
 from easeml_db.postgres.ports import postgres_ports

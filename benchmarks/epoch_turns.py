@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from trees import Tree, tree_at
+from comparison.trees import Tree, tree_at
 
 HERE = Path(__file__).resolve().parent
 N_ROWS = 2_000

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from measuring import Row, in_turn, seconds_of
+from comparison.measuring import Row, in_turn, seconds_of
 from workload import ANALYST, Workload
 
 from easeml_db.local.binaries import find_binaries

@@ -16,15 +16,15 @@ from hashlib import sha256
 from statistics import median
 
 import psycopg
-from measuring import Row
+from comparison.measuring import Row
 from workload import Workload
 
 from easeml_db.local.nodes import remove_nodes, start_nodes
 from easeml_db.local.server import Embedded
-from easeml_db.postgres.node_store import Connection, KnownState
-from easeml_db.postgres.nodes import connect_node
-from easeml_db.postgres.segment_store import SegmentStore
-from easeml_db.postgres.transfers import bring_state
+from easeml_db.postgres.nodes.node_store import Connection, KnownState
+from easeml_db.postgres.nodes.nodes import connect_node
+from easeml_db.postgres.nodes.segment_store import SegmentStore
+from easeml_db.postgres.nodes.transfers import bring_state
 
 NAMES = ("east", "west")
 MOST_TIMES = 1.2

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from measuring import Row
+from comparison.measuring import Row
 from psycopg.conninfo import make_conninfo
 from workload import Workload, has_dataset
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from measuring import Row
+from comparison.measuring import Row
 from workload import Workload
 
 from easeml_db.coordinator.loop import Coordinator

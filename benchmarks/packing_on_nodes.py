@@ -14,7 +14,7 @@ from itertools import count
 from statistics import median
 
 import psycopg
-from measuring import Row, seconds_of, take_turns
+from comparison.measuring import Row, seconds_of, take_turns
 from workload import ANALYST, N_PARTITIONS, Session, Workload
 
 from easeml_db.local.nodes import remove_nodes, start_nodes

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import count
 from statistics import median
 
-from measuring import Row, seconds_of, take_turns
+from comparison.measuring import Row, seconds_of, take_turns
 from workload import Session, Workload, create_dataset
 
 from easeml_loaders import fashion_mnist_source

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Mapping
 from math import sqrt
 from typing import Any
 
-from measuring import Row
+from comparison.measuring import Row
 from psycopg.types.json import Jsonb
 from workload import ANALYST, Session, Workload
 

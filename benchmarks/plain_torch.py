@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from easeml_plpy import memory
+from easeml_plpy.server import memory
 
 ROWS_AT_ONCE = 1024
 

@@ -19,10 +19,10 @@ import lightgbm
 import numpy as np
 import plain_torch
 import torch
-from measuring import Pairs, Row, seconds_of, take_turns
+from comparison.measuring import Pairs, Row, seconds_of, take_turns
 from workload import N_PARTITIONS, Life, Workload, has_dataset, run_seconds, start_run, tensors
 
-from easeml_plpy import checkpoint
+from easeml_plpy.states import checkpoint
 
 N_PAIRS = 7
 N_LATERAL = 1000

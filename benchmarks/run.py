@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from page import Measured, circumstances, heading, ratio_text, renewed, section
-from paired import compare
-from trees import Tree, tree_at
+from comparison.page import Measured, circumstances, heading, ratio_text, renewed, section
+from comparison.paired import compare
+from comparison.trees import Tree, tree_at
 
 NAMES = (
     "training_speed",

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from zlib import crc32
 
-from measuring import Row, Timer, timed
+from comparison.measuring import Row, Timer, timed
 from workload import Workload
 
 from easeml_db.coordinator.loop import Coordinator

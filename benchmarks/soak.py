@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 import psycopg
-from measuring import Row
+from comparison.measuring import Row
 from psycopg.rows import dict_row
 from workload import Session, Workload, private_server
 

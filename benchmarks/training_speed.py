@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 import plain_torch
-from measuring import Pairs, Row, in_turn, seconds_of
+from comparison.measuring import Pairs, Row, in_turn, seconds_of
 from workload import N_PARTITIONS, Life, Workload, start_run, tensors
 
 from easeml_db.coordinator.ports.messages import Order

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from measuring import Row
+from comparison.measuring import Row
 from workload import N_PARTITIONS, Life, Session, Workload, start_run
 
 from easeml_db.coordinator.settings import Settings
-from easeml_db.postgres.vacuum import VACUUM
+from easeml_db.postgres.chores.vacuum import VACUUM
 
 N_ROWS = 2_000
 N_UNITS = 100

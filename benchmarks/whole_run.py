@@ -17,7 +17,7 @@ from statistics import median
 
 import plain_torch
 import torch
-from measuring import Row, seconds_of, take_turns
+from comparison.measuring import Row, seconds_of, take_turns
 from workload import N_PARTITIONS, N_SLOTS, Session, Workload, run_seconds, start_run, tensors
 
 RATES = [3e-4, 5e-4, 7e-4, 1e-3, 1.4e-3, 2e-3, 2.8e-3, 4e-3]

@@ -23,13 +23,13 @@ from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import running_coordinator
 from easeml_db.postgres.connection import PATH_SETTING
-from easeml_db.postgres.gang_call import CALLS, order_json
-from easeml_db.postgres.slot_session import SETTINGS
+from easeml_db.postgres.sessions.gang_call import CALLS, order_json
+from easeml_db.postgres.sessions.slot_session import SETTINGS
 from easeml_db.words.training_unit import next_unit, unit_seed
 from easeml_db.words.trial import Trial
 from easeml_loaders import fashion_mnist_source, load_table
-from easeml_plpy.encoder import Encoder
-from easeml_plpy.encoding import encode, fields_from_bytes
+from easeml_plpy.columns.encoder import Encoder
+from easeml_plpy.columns.encoding import encode, fields_from_bytes
 
 N_SLOTS = 2
 N_PARTITIONS = 4

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import catalogue_rows
 import psycopg
-from measuring import Row
+from comparison.measuring import Row
+from stored_rows import catalogue_rows
 from workload import Workload, private_server
 
 N_RUNS, QUICK_RUNS, N_MONTHS = 100_000, 2_400, 12

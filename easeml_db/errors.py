@@ -1,9 +1,9 @@
 """Every error this project raises on purpose, for code outside the server.
 
-The tree itself is `easeml_plpy.errors`: a node of the database has that package and not this one.
+The tree itself is `easeml_plpy.server.errors`: a node of the database has that package and not this one.
 """
 
-from easeml_plpy.errors import (
+from easeml_plpy.server.errors import (
     ALL_ERRORS,
     BY_SQLSTATE,
     CorruptCheckpoint,

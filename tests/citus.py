@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.local.preparation import prepare_database
-from easeml_db.postgres.delegated.statements import INSTALLATION
+from easeml_db.postgres.nodes.citus_coordinator.statements import INSTALLATION
 from tests.conftest import TEMPLATE, Session, temporary_database, temporary_server
 from tests.nodes import NODE_ROLE, prepare_node, service_file
 

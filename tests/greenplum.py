@@ -18,8 +18,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from easeml_db.postgres.greenplum import connections, facts, store
-from easeml_db.postgres.greenplum.dialects import server_of
+from easeml_db.postgres.nodes.greenplum import connections, facts, store
+from easeml_db.postgres.nodes.greenplum.dialects import server_of
 from tests.conftest import Session, temporary_database
 from tests.nodes import NODE_ROLE
 

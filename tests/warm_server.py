@@ -9,7 +9,8 @@ takes a server three seconds of a processor, before it answers.
 
 Sessions of one server share the seed of Python's hashes: a string knows its hash, so no fork can have another. So what
 hangs on the order of a set is the same in all of them, and comparing them does not show it. Each run of the tests draws
-another seed, and says it when something fails; tests/unit/plpy/test_hash_seeds.py compares processes of different ones.
+another seed, and says it when something fails; tests/unit/plpy/server/test_hash_seeds.py compares processes of
+different ones.
 """
 
 from __future__ import annotations

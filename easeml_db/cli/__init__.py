@@ -9,35 +9,36 @@ from typing import Any, ClassVar
 import click
 
 from easeml_db import __version__
-from easeml_db.cli.failures import told_in_a_line
-from easeml_db.cli.interrupts import kept_interrupts
-from easeml_db.cli.output import print_error
-from easeml_db.cli.subjects import Subjects
+from easeml_db.cli.terminal.failures import told_in_a_line
+from easeml_db.cli.terminal.interrupts import kept_interrupts
+from easeml_db.cli.terminal.output import print_error
+from easeml_db.cli.terminal.subjects import Subjects
 
 # By subject the modules, each with its COMMANDS in their order: a name that is not here is not found.
 SUBJECTS = {
     "Server": {
-        "server": "up down destroy status psql logs", "coordinator": "coordinator health install", "doctor": "doctor",
-        "slots": "slots", "segments": "segments", "retention": "retention prune", "backup": "backup restore",
+        "server.server": "up down destroy status psql logs", "server.coordinator": "coordinator health install",
+        "server.doctor": "doctor", "server.slots": "slots", "server.segments": "segments",
+        "server.retention": "retention prune", "server.backup": "backup restore",
     },
     "Data": {
-        "load": "load", "datasets": "datasets", "refreshes": "refresh refreshes", "tasks": "task",
-        "architectures": "architecture",
+        "data.load": "load", "data.datasets": "datasets", "data.refreshes": "refresh refreshes", "data.tasks": "task",
+        "data.architectures": "architecture",
     },
     "Search": {
-        "runs": "select schedulers runs leaderboard cancel resume drop", "watch": "watch", "report": "report",
-        "console": "console", "procedures": "procedures preview", "allocations": "allocations profiles",
-        "replay": "replay",
+        "search.runs": "select schedulers runs leaderboard cancel resume drop", "search.watch": "watch",
+        "search.report": "report", "search.console": "console", "search.procedures": "procedures preview",
+        "search.allocations": "allocations profiles", "search.replay": "replay",
     },
-    "Cost and time": {"plan": "plan", "forecast": "forecast", "prices": "prices"},
+    "Cost and time": {"cost.plan": "plan", "cost.forecast": "forecast", "cost.prices": "prices"},
     "Answers": {
-        "predict": "predict serving deploy undeploy rollback",
-        "evaluation": "evaluate confusion-matrix class-metrics roc-curve calibration residuals explain"
-                      " hyperparameter-importance",
-        "drift": "drift", "exports": "export import",
+        "answers.predict": "predict serving deploy undeploy rollback",
+        "answers.evaluation": "evaluate confusion-matrix class-metrics roc-curve calibration residuals explain"
+                              " hyperparameter-importance",
+        "answers.drift": "drift", "answers.exports": "export import",
     },
-    "Tenants": {"tenants": "tenants", "policy": "policy decisions arms regret"},
-    "Trying it": {"demo": "demo"},
+    "Tenants": {"tenancy.tenants": "tenants", "tenancy.policy": "policy decisions arms regret"},
+    "Trying it": {"demo.demo": "demo"},
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.allocations import AllocationStore
-from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 
 
 class AllocationRecords:

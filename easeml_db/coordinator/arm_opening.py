@@ -14,7 +14,7 @@ from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.tenancy import TenancyStore
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
-from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.decisions.procedures import is_run_wide
 from easeml_db.decisions.tenancy.pool import Pool
 from easeml_db.decisions.tenancy.turns import Turns

@@ -20,7 +20,7 @@ from easeml_db.coordinator.ports.messages import (
     InstanceUp,
     ProgramSaid,
 )
-from easeml_db.decisions.hopper.slot_board import SlotBoard
+from easeml_db.decisions.hopper.dispatch.slot_board import SlotBoard
 from easeml_db.errors import NotFound
 from easeml_db.words.instance import Instance
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from easeml_db.coordinator.allocation_records import AllocationRecords
 from easeml_db.coordinator.arm_opening import ArmOpening
+from easeml_db.coordinator.carried_over import Untold
 from easeml_db.coordinator.crashes import Crashes
 from easeml_db.coordinator.failed_time import FailedTime
 from easeml_db.coordinator.instance_keeping import InstanceKeeping
@@ -41,9 +42,8 @@ from easeml_db.coordinator.reclaiming import Reclaiming
 from easeml_db.coordinator.run_reading import RunReading
 from easeml_db.coordinator.settings import Settings
 from easeml_db.coordinator.unit_failures import UnitFailures
-from easeml_db.coordinator.untold import Untold
 from easeml_db.decisions.hopper.allocation.contract import Start
-from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.errors import OutOfSpace, ServerUnavailable
 from easeml_db.words.run import Run
 

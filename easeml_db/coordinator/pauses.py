@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from easeml_db.decisions.hopper.open_runs import OpenRuns
+from easeml_db.decisions.hopper.dispatch.open_runs import OpenRuns
 
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.1, 5.0  # twice as long each time
 

@@ -18,8 +18,8 @@ from easeml_db.coordinator.ports.clock import Clock
 from easeml_db.coordinator.ports.plans import PlanStore
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.sizing import Sizing
-from easeml_db.decisions.hopper.dispatcher import Dispatcher
-from easeml_db.decisions.hopper.open_run import OpenRun
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
+from easeml_db.decisions.hopper.dispatch.open_run import OpenRun
 from easeml_db.decisions.planner.job import StageKey
 from easeml_db.decisions.planner.replanning import Circumstances, Rest, leaves_plan, replan
 from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan, StageRecord, stages_under_way

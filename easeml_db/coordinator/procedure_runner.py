@@ -16,7 +16,7 @@ from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.searches import SearchStore
 from easeml_db.coordinator.questions import Answer, Question, covers_all_arms
 from easeml_db.coordinator.trial_histories import TrialHistories
-from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.decisions.procedures.contract import Procedure
 from easeml_db.errors import EasemlError, NotFound, StaleLease
 from easeml_db.words.run import Run

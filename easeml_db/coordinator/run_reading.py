@@ -11,7 +11,7 @@ from itertools import islice
 from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.tenancy import TenancyStore
-from easeml_db.decisions.hopper.open_runs import OpenRuns
+from easeml_db.decisions.hopper.dispatch.open_runs import OpenRuns
 
 READ_AT_ONCE = 100  # runs
 

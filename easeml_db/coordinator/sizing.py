@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.instance_keeping import InstanceKeeping
 from easeml_db.coordinator.ports.plans import PlanStore
-from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.decisions.planner.job import StageKey
 from easeml_db.decisions.planner.prices import InstanceType
 from easeml_db.decisions.planner.replanning import Circumstances

@@ -15,7 +15,7 @@ from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.slots import SlotStore
 from easeml_db.coordinator.ports.space import StateSpace
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
-from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.errors import (
     EasemlError,
     NotFound,

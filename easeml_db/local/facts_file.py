@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from easeml_db.errors import InvalidData, NotReady
-from easeml_db.local.own_entries import FACTS
+from easeml_db.local.folder_contents import FACTS
 from easeml_db.local.private_files import write_private
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from easeml_db.local.own_entries import LOCK
+from easeml_db.local.folder_contents import LOCK
 from easeml_db.local.private_files import open_to_append
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-from easeml_db.local.own_entries import LOGS, N_LOG_FILES
+from easeml_db.local.folder_contents import LOGS, N_LOG_FILES
 
 MAX_BYTES = 10_000_000
 CHECK_SECONDS = 10.0

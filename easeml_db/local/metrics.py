@@ -15,7 +15,7 @@ from typing import Any
 
 from easeml_db.coordinator.counters import Counters
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed
-from easeml_db.postgres.store_session import StoreSession
+from easeml_db.postgres.stores.store_session import StoreSession
 
 HOST = "127.0.0.1"
 REQUEST_SECONDS, MAX_LINE = 5.0, 8192

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from easeml_db.errors import NotFound, ServerUnavailable
-from easeml_plpy.memory import machine_bytes
+from easeml_plpy.server.memory import machine_bytes
 
 LIBPQ_FILES = ("PGSERVICEFILE", "PGSYSCONFDIR", "PGPASSFILE")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")

@@ -35,8 +35,8 @@ from easeml_db.local.cluster import (
 )
 from easeml_db.local.coordinator_process import end_coordinator, find_coordinator, launch_coordinator
 from easeml_db.local.facts_file import read_facts, remember
+from easeml_db.local.folder_contents import check_entries, remove_entries
 from easeml_db.local.log_files import last_lines
-from easeml_db.local.own_entries import check_entries, remove_entries
 from easeml_db.local.preparation import SERVICE_ROLE, prepare_database
 from easeml_db.local.private_files import check_folder, make_private_folder, own_target
 from easeml_db.local.processes import (

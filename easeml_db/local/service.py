@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from easeml_db.coordinator.carried_over import Untold
 from easeml_db.coordinator.counters import Counters
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import Message, StopRequested
 from easeml_db.coordinator.settings import Settings
-from easeml_db.coordinator.untold import Untold
 from easeml_db.errors import OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly
 from easeml_db.local.journal import Journal
 from easeml_db.local.metrics import metrics_on
-from easeml_db.postgres.executor import UNIT_LEASE_SECONDS
 from easeml_db.postgres.ports import postgres_ports
+from easeml_db.postgres.slots.executor import UNIT_LEASE_SECONDS
 
 RETRY_SECONDS = 1.0
 TELL_AGAIN_SECONDS = 60.0

@@ -10,27 +10,27 @@ from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.clock import Clock
 from easeml_db.coordinator.ports.inbox import Inbox
 from easeml_db.coordinator.ports.messages import Message
-from easeml_db.postgres.allocation_store import PostgresAllocations
-from easeml_db.postgres.changes import Changes
-from easeml_db.postgres.executor import UNIT_LEASE_SECONDS, PostgresExecutor
-from easeml_db.postgres.forecasts import Forecasts
-from easeml_db.postgres.grown_tables import GrownTables
-from easeml_db.postgres.instance_store import PostgresInstances
-from easeml_db.postgres.lease_store import PostgresLease
-from easeml_db.postgres.plan_store import PostgresPlans
-from easeml_db.postgres.provisioner import Provisioners
-from easeml_db.postgres.refreshes import Refreshes
-from easeml_db.postgres.run_store import PostgresRuns
-from easeml_db.postgres.search_store import PostgresSearches
-from easeml_db.postgres.servers import Servers
-from easeml_db.postgres.slot_store import PostgresSlots
-from easeml_db.postgres.spread.kept_sessions import KeptSessions
-from easeml_db.postgres.spread.worker import NodeWorker, Requests, node_jobs, packings
-from easeml_db.postgres.states_in_use import StatesInUse
-from easeml_db.postgres.store_session import StoreSession
-from easeml_db.postgres.task_store import PostgresTasks
-from easeml_db.postgres.tenancy_store import PostgresTenancy
-from easeml_db.postgres.vacuum import PostgresStateSpace
+from easeml_db.postgres.chores.forecasts import Forecasts
+from easeml_db.postgres.chores.refreshes import Refreshes
+from easeml_db.postgres.chores.replan_after_growth import GrownTables
+from easeml_db.postgres.chores.vacuum import PostgresStateSpace
+from easeml_db.postgres.nodes.states_in_use import StatesInUse
+from easeml_db.postgres.on_nodes.kept_sessions import KeptSessions
+from easeml_db.postgres.on_nodes.worker import NodeWorker, Requests, node_jobs, packings
+from easeml_db.postgres.slots.executor import UNIT_LEASE_SECONDS, PostgresExecutor
+from easeml_db.postgres.slots.instance_store import PostgresInstances
+from easeml_db.postgres.slots.provisioner import Provisioners
+from easeml_db.postgres.slots.servers import Servers
+from easeml_db.postgres.slots.slot_store import PostgresSlots
+from easeml_db.postgres.stores.allocation_store import PostgresAllocations
+from easeml_db.postgres.stores.changes import Changes
+from easeml_db.postgres.stores.lease_store import PostgresLease
+from easeml_db.postgres.stores.plan_store import PostgresPlans
+from easeml_db.postgres.stores.run_store import PostgresRuns
+from easeml_db.postgres.stores.search_store import PostgresSearches
+from easeml_db.postgres.stores.store_session import StoreSession
+from easeml_db.postgres.stores.task_store import PostgresTasks
+from easeml_db.postgres.stores.tenancy_store import PostgresTenancy
 
 
 class FilledInbox(Inbox, Protocol):

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from easeml_db.decisions.hopper.bounds import shared_bound
+from easeml_db.decisions.hopper.schedulers.bounds import shared_bound
 from easeml_db.report.timeline import Timeline, Unit
 
 KINDS = ("train", "validate", "test")

@@ -16,9 +16,9 @@ class RunRows:
     """A run as read at one instant; each field holds the rows of the query of that name.
 
     trials: best first. units: in the order of their starts. traffic: the only row of `run_traffic`. held_out: rows of
-    functions about the best trial on held-out rows, by subject (cli/report_evaluation.py); empty if they were not
-    called, or if `unmeasured` says why they return nothing. forecasts, plans: in the order in which they were made;
-    stages: in that in which they began.
+    functions about the best trial on held-out rows, by subject (cli/search/report_evaluation.py); empty if
+    they were not called, or if `unmeasured` says why they return nothing. forecasts, plans: in the order in which they
+    were made; stages: in that in which they began.
     """
 
     run: Row

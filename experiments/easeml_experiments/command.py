@@ -13,8 +13,8 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from easeml_db.cli.output import json_option, print_json, print_rows
-from easeml_db.cli.plain_table import print_table
+from easeml_db.cli.terminal.output import json_option, print_json, print_rows
+from easeml_db.cli.terminal.plain_table import print_table
 from easeml_experiments import Experiment, Options, Parameter, Result
 from easeml_experiments.registry import EXPERIMENTS
 from easeml_experiments.writing import COLUMNS, number_text, write

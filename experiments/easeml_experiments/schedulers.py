@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
-from easeml_db.decisions.hopper.makespan_simulation import simulate
-from easeml_db.decisions.hopper.schedulers import choose_scheduler, make_scheduler
+from easeml_db.decisions.hopper.schedulers.contract import Assignment, Cached, Candidate, Placement, Scheduler, Workload
+from easeml_db.decisions.hopper.schedulers.makespan_simulation import simulate
+from easeml_db.decisions.hopper.schedulers.registry import choose_scheduler, make_scheduler
 from easeml_experiments.contract import Measure, Options, Result
 
 WHY = (

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from easeml_db.decisions.hopper.bounds import shared_bound
+from easeml_db.decisions.hopper.schedulers.bounds import shared_bound
 from easeml_db.simulated import SimulatedWorld, new_run
 from easeml_db.words.topology import Slot
 from easeml_experiments.contract import Measure, Options, Result

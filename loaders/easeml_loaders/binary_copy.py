@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from easeml_loaders.source import Chunk, Column, Values
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 MAX_PADDED_BYTES = 32 * 1024 * 1024  # a chunk that pads to more than this is encoded in halves
 WIDE_BYTES = 128  # of a tuple: from here on to cut it costs less than to look at each of its bytes

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from easeml_loaders.source import Chunk, Column, Source, chunks_of_arrays
-from easeml_plpy.errors import InvalidArgument
+from easeml_plpy.server.errors import InvalidArgument
 
 DIABETES_NAMES = (
     "age",

@@ -25,7 +25,7 @@ import numpy as np
 from easeml_loaders.csv_types import ALIASES, EPOCH, FIELD_TYPES, GUESSES, NULL_WORDS, FieldType
 from easeml_loaders.files import MOST_LINE_BYTES, lines_of, opened
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Progress, Source, Values, check_column_names
-from easeml_plpy.errors import InvalidArgument, InvalidData
+from easeml_plpy.server.errors import InvalidArgument, InvalidData
 
 CHUNK_ROWS = 8192
 SAMPLED_ROWS = 100

@@ -9,7 +9,7 @@ import numpy as np
 
 from easeml_loaders.idx_files import IdxPair, idx_pair, image_column, pair_chunks
 from easeml_loaders.source import BytesAs, Chunk, Column, Source, Values
-from easeml_plpy.errors import InvalidData, NotFound
+from easeml_plpy.server.errors import InvalidData, NotFound
 
 PACKAGE_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 PARTS = (("train", False), ("t10k", True))  # (prefix of the files, are they the test images)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, AnyStr
 from zipfile import BadZipFile
 
-from easeml_plpy.errors import InvalidArgument, InvalidData
+from easeml_plpy.server.errors import InvalidArgument, InvalidData
 
 GZIP_MAGIC = b"\x1f\x8b"
 LARGEST_RATIO = 1032  # deflate packs no more than that into a byte

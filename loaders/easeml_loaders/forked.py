@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_plpy.errors import InvalidArgument
+from easeml_plpy.server.errors import InvalidArgument
 
 AHEAD_BYTES = 16 << 20
 """Of results that a process may have ready; two parts in any case."""

@@ -25,7 +25,7 @@ from easeml_loaders.source import (
     check_column_names,
     rows_per_chunk,
 )
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 MAGIC = b"\x00\x00\x08"  # two zero bytes and the type code of unsigned bytes
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, TextIO, TypeAlias
 
 from easeml_loaders.files import lines_of, reading
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 MOST_BYTES = 8 << 20
 """Of the lines of a part, together: a fraction of what easeml.feed takes."""

@@ -39,7 +39,7 @@ from easeml_loaders.source import (
     check_column_names,
     rows_per_chunk,
 )
-from easeml_plpy.errors import InvalidArgument, InvalidData
+from easeml_plpy.server.errors import InvalidArgument, InvalidData
 
 ELEMENT_OF_DTYPE = {
     "bool": "boolean",

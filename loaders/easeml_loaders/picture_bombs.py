@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from easeml_loaders.source import CHUNK_BYTES
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 MOST_PIXELS = 1 << 26
 BOMB_PIXELS, BOMB_RATIO = 1 << 24, 1000

@@ -18,7 +18,7 @@ from easeml_loaders.picture_labels import Skipped, Wanted, is_known
 from easeml_loaders.pictures import MODES, Place, outputs_of, pixels_of, strictly
 from easeml_loaders.small_pngs import may_unpack, unpacked
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
-from easeml_plpy.errors import InvalidArgument, InvalidData
+from easeml_plpy.server.errors import InvalidArgument, InvalidData
 
 MANY_PICTURES = 500
 """From so many on further processes pay: each takes some milliseconds to begin."""

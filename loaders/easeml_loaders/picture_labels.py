@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from easeml_loaders.files import lines_of, reading
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 MOST_LABELS = 100_000_000
 MOST_LINE_CHARACTERS = 1 << 20

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -22,7 +22,7 @@ from easeml_loaders.picture_bombs import check_fill, check_pixels, check_scans
 from easeml_loaders.picture_labels import Skipped, Wanted, is_known
 from easeml_loaders.picture_modes import eight_bits, is_grey, orientation, upright, upright_size
 from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}

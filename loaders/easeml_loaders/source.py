@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 CHUNK_BYTES = 4 * 1024 * 1024  # what one chunk of a source should hold: large enough to be fast, small in memory
 MAX_NAME_BYTES = 63  # PostgreSQL cuts longer names off in silence

@@ -18,14 +18,7 @@ from psycopg import sql
 from easeml_loaders.binary_copy import SUPPORTED_TYPES, encode_rows
 from easeml_loaders.copy_stream import FILE_HEADER, FILE_TRAILER
 from easeml_loaders.source import MAX_NAME_BYTES, Column, Progress, Source, check_column_names
-from easeml_plpy.errors import (
-    EasemlError,
-    InvalidArgument,
-    InvalidData,
-    NotAllowed,
-    NotFound,
-    ServerUnavailable,
-)
+from easeml_plpy.server.errors import EasemlError, InvalidArgument, InvalidData, NotAllowed, NotFound, ServerUnavailable
 
 IfExists: TypeAlias = Literal["refuse", "append", "replace"]
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]

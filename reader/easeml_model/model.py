@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from easeml_plpy.encoder import Encoder, LabelTarget
-from easeml_plpy.errors import InvalidArgument, ShapeMismatch
-from easeml_plpy.model_checks import restored
-from easeml_plpy.model_file import MOST_BYTES, ModelDocument, ModelFile
-from easeml_plpy.prediction import ROWS_AT_ONCE, outputs_of
-from easeml_plpy.row_values import fields_from_rows
-from easeml_plpy.value_types import Array
+from easeml_plpy.columns.encoder import Encoder, LabelTarget
+from easeml_plpy.files.model_checks import restored
+from easeml_plpy.files.model_file import MOST_BYTES, ModelDocument, ModelFile
+from easeml_plpy.prediction.client_row import fields_from_rows
+from easeml_plpy.prediction.prediction import ROWS_AT_ONCE, outputs_of
+from easeml_plpy.server.errors import InvalidArgument, ShapeMismatch
+from easeml_plpy.server.value_types import Array
 
 Row: TypeAlias = Mapping[str, Any]
 """Values by column as JSON has them: texts, numbers, booleans, lists, None; times as text in ISO 8601."""

@@ -10,7 +10,7 @@ COMMENT ON FUNCTION easeml.template_architectures(text) IS 'Returns the architec
 
 CREATE FUNCTION easeml.check_architecture(name text, entry_point text, descriptions jsonb, hyperparameters jsonb, summary text, OUT declaration jsonb, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.architecture_checks import check_architecture
+from easeml_plpy.catalogue.architecture_checks import check_architecture
 return check_architecture(plpy, GD, name, entry_point, descriptions, hyperparameters, summary)
 $$;
 COMMENT ON FUNCTION easeml.check_architecture(text, text, jsonb, jsonb, text) IS

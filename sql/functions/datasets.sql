@@ -6,7 +6,7 @@ CREATE FUNCTION easeml.array_bytes(elements anyarray) RETURNS bytea LANGUAGE int
 COMMENT ON FUNCTION easeml.array_bytes(anyarray) IS 'Returns an array as the server stores it: dimensions, then the elements side by side (internal).';
 
 CREATE FUNCTION easeml.pack_begun_dataset(dataset_id bigint, OUT n_rows bigint, OUT failure jsonb) LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.packing import pack_begun_dataset
+from easeml_plpy.packing.packing import pack_begun_dataset
 return pack_begun_dataset(plpy, GD, dataset_id)
 $$;
 COMMENT ON FUNCTION easeml.pack_begun_dataset(bigint) IS
@@ -23,7 +23,7 @@ $$;
 COMMENT ON FUNCTION easeml.pack_version(text, jsonb) IS 'Begins a version of a dataset, and packs it; returns its id (internal).';
 
 CREATE FUNCTION easeml.base_type(type oid) RETURNS oid LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    -- As easeml_plpy.columns does, also on nodes, which have no easeml.
+    -- As easeml_plpy.columns.columns does, also on nodes, which have no easeml.
     WITH RECURSIVE typed AS (SELECT base_type.type UNION ALL SELECT b.typbasetype FROM typed d JOIN pg_type b ON b.oid = d.type AND b.typtype = 'd')
     SELECT t.oid FROM typed d JOIN pg_type t ON t.oid = d.type AND t.typtype <> 'd'
 $$;
@@ -33,7 +33,7 @@ CREATE FUNCTION easeml.default_inputs(source regclass, others text[]) RETURNS te
     SELECT coalesce(array_agg(a.attname::text ORDER BY a.attnum), '{}') FROM pg_attribute a
     JOIN pg_type t ON t.oid = easeml.base_type(a.atttypid)
     WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped AND a.attidentity = ''
-        -- easeml_plpy.columns.input_field takes these types.
+        -- easeml_plpy.columns.columns.input_field takes these types.
         AND (t.typtype = 'e' OR t.oid = ANY ('{int2,int4,int8,float4,float8,numeric,bool,date,timestamp,timestamptz,text,varchar,bpchar,name,"\"char\"",json,jsonb,bytea,int2[],int4[],int8[],float4[],float8[],numeric[],bool[]}'::regtype[]))
         AND a.attname NOT IN (SELECT o FROM unnest(others) o WHERE o IS NOT NULL)
         AND (a.atttypid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)

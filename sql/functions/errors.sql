@@ -5,7 +5,7 @@
 -- functions (a right that is missing) go the same way. docs/design/errors.md says how an error comes without lines of CONTEXT.
 
 CREATE FUNCTION easeml.hide_context() RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.error_context import hide_context
+from easeml_plpy.server.error_context import hide_context
 return hide_context(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml.hide_context() IS 'Keeps lines of CONTEXT out of the error that its caller raises next (internal).';

@@ -56,7 +56,7 @@ COMMENT ON FUNCTION easeml.examined_trial(text, bigint) IS
 
 CREATE FUNCTION easeml.examine_trial(subject text, dataset text, trial_id bigint, options jsonb, OUT rows json, OUT failure jsonb)
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.held_out.examine import examine_trial
+from easeml_plpy.evaluation.examine import examine_trial
 return examine_trial(plpy, GD, subject, dataset, trial_id, options)
 $$;
 COMMENT ON FUNCTION easeml.examine_trial(text, text, bigint, jsonb) IS
@@ -203,7 +203,7 @@ If the rows are on nodes, call easeml.explain_row_on_nodes with the same argumen
 CREATE FUNCTION easeml.hyperparameter_importances(trials jsonb, specifications jsonb, OUT importances json, OUT failure jsonb)
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.hyperparameter_importance import hyperparameter_importances
-from easeml_plpy.session import answered_by
+from easeml_plpy.server.session import answered_by
 return answered_by(plpy, hyperparameter_importances, trials, specifications)
 $$;
 COMMENT ON FUNCTION easeml.hyperparameter_importances(jsonb, jsonb) IS

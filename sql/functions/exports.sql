@@ -1,7 +1,7 @@
 -- Trials as files: out with the rights of the caller, in as a dataset without rows that has one trial.
 
 CREATE FUNCTION easeml.export_file(dataset text, trial_id bigint, OUT contents bytea, OUT failure jsonb) LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.exports import export_file
+from easeml_plpy.files.exports import export_file
 return export_file(plpy, GD, dataset, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.export_file(text, bigint) IS 'Returns the file of a trial that you may see, or an error (internal: use easeml.export_trial).';
@@ -25,7 +25,7 @@ $$Returns a trial of a dataset of yours with its encoder as the bytes of one fil
 package easeml_model read. trial_id: by default the trial that answers. The file holds labels, categories and statistics of the training rows, but no row. From a shell: easeml export.$$;
 
 CREATE FUNCTION easeml.import_model(contents bytea, name text, OUT trial_id bigint, OUT failure jsonb) LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.exports import import_model
+from easeml_plpy.files.exports import import_model
 return import_model(plpy, GD, contents, name)
 $$;
 COMMENT ON FUNCTION easeml.import_model(bytea, text) IS 'Checks a file with the rights of the caller, and has it stored; returns the trial or an error (internal: use easeml.import_trial).';
@@ -45,7 +45,7 @@ version, are refused. From a shell: easeml import.$$;
 
 -- With the owner's rights, for what easeml.import_model has left in PL/Python's GD, which only a superuser's code can write.
 CREATE FUNCTION easeml.store_import(OUT trial_id bigint, OUT failure jsonb) LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.exports import store_import
+from easeml_plpy.files.exports import store_import
 return store_import(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml.store_import() IS 'Stores the file that easeml.import_model has just checked; returns the trial or an error (internal: refuses direct calls).';

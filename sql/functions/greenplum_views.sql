@@ -1,8 +1,8 @@
 -- easeml inside Greenplum: scripts for a superuser of the cluster. No function here connects to it, so no secret of it is on this server.
 
 CREATE FUNCTION easeml.greenplum_script(offered jsonb, address text) RETURNS text LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.greenplum_views import installation_script
-from easeml_plpy.session import guarded
+from easeml_plpy.nodes.greenplum.greenplum_views import installation_script
+from easeml_plpy.server.session import guarded
 return guarded(plpy, installation_script, offered, address)
 $$;
 COMMENT ON FUNCTION easeml.greenplum_script(jsonb, text) IS 'Returns the script that makes views and functions of this server in a Greenplum database (internal: call easeml.install_greenplum_views).';
@@ -61,8 +61,8 @@ server; when it is executed again it brings them to what this server has. servic
 (by default those of this server). Users come as the role that they have logged in as there. No password is in the script or in a table: those of the users are in .pgpass of the system user that runs the cluster.$$;
 
 CREATE FUNCTION easeml.remove_greenplum_views() RETURNS text LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.greenplum_views import removal_script
-from easeml_plpy.session import guarded
+from easeml_plpy.nodes.greenplum.greenplum_views import removal_script
+from easeml_plpy.server.session import guarded
 return guarded(plpy, removal_script)
 $$;
 COMMENT ON FUNCTION easeml.remove_greenplum_views() IS

@@ -14,7 +14,7 @@ $$;
 COMMENT ON FUNCTION easeml.reads_for_all() IS 'Returns whether a reader may read the rows of all tenants: not if it is a tenant itself, because they hold encoders and statistics (internal).';
 
 CREATE FUNCTION easeml.near_names(given text, known text[]) RETURNS text LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.near_names import near_names
+from easeml_plpy.server.near_names import near_names
 return near_names(plpy, GD, given, known)
 $$;
 COMMENT ON FUNCTION easeml.near_names(text, text[]) IS 'Returns a hint for a name that does not exist: the nearest of the known ones, then some of them; NULL if there are none (internal).';

@@ -54,7 +54,7 @@ $$;
 COMMENT ON FUNCTION easeml.node_limits(text[]) IS 'Returns, for each segment, the memory of its smallest slot, and how many share the machine while a job runs beside its slots (internal).';
 
 CREATE FUNCTION easeml.settle_drift(step text, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.drift.settling import settle_drift
+from easeml_plpy.drift.agreeing_bins import settle_drift
 return settle_drift(plpy, GD, step, told)
 $$;
 COMMENT ON FUNCTION easeml.settle_drift(text, jsonb) IS 'Combines what the nodes found in a step of comparing rows, and returns what follows (internal).';

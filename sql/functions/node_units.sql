@@ -108,7 +108,7 @@ COMMENT ON FUNCTION easeml.record_node_training(jsonb, timestamptz, jsonb, integ
     'Records a training unit whose state a node has stored, with the row of that state unless it is there; also returns the segments to which the trial goes next (internal).';
 
 CREATE FUNCTION easeml.record_node_evaluation(unit jsonb, context jsonb, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.node_records import record_node_evaluation
+from easeml_plpy.nodes.node_records import record_node_evaluation
 return record_node_evaluation(plpy, GD, unit, context, told)
 $$;
 COMMENT ON FUNCTION easeml.record_node_evaluation(jsonb, jsonb, jsonb) IS 'Records an evaluation that a node has measured; for the last partition of a split, also records the metrics (internal).';

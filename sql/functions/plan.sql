@@ -3,7 +3,7 @@
 CREATE FUNCTION easeml.make_plan(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb, request jsonb,
     OUT plans jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.planner.documents import make_plan
-from easeml_plpy.session import answered_by
+from easeml_plpy.server.session import answered_by
 return answered_by(plpy, make_plan, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options, request)
 $$;
 COMMENT ON FUNCTION easeml.make_plan(jsonb, jsonb, text, integer, integer, bigint, jsonb, jsonb) IS

@@ -4,7 +4,7 @@
 
 CREATE FUNCTION easeml.open_serving(dataset text, trial_id bigint, OUT serving_trial_id bigint, OUT failure jsonb)
 LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.serving import open_serving
+from easeml_plpy.prediction.serving import open_serving
 return open_serving(plpy, GD, dataset, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.open_serving(text, bigint) IS
@@ -12,21 +12,21 @@ COMMENT ON FUNCTION easeml.open_serving(text, bigint) IS
 
 CREATE FUNCTION easeml.predict_json(dataset text, inputs text, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[], OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.prediction import predict_json
+from easeml_plpy.prediction.prediction import predict_json
 return predict_json(plpy, GD, dataset, inputs, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.predict_json(text, text, bigint) IS 'Predicts for one row given as a json object; returns the prediction or an error (internal).';
 
 CREATE FUNCTION easeml.predict_numbers(dataset text, inputs bytea, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[], OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.prediction import predict_numbers
+from easeml_plpy.prediction.prediction import predict_numbers
 return predict_numbers(plpy, GD, dataset, inputs, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.predict_numbers(text, bytea, bigint) IS 'Predicts for one row given as easeml.array_bytes of an array of double precision; returns the prediction or an error (internal).';
 
 CREATE FUNCTION easeml.predict_bytes(dataset text, inputs bytea, trial_id bigint, OUT label text, OUT probability double precision, OUT value double precision, OUT serving_trial_id bigint, OUT clipped text[], OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.prediction import predict_bytes
+from easeml_plpy.prediction.prediction import predict_bytes
 return predict_bytes(plpy, GD, dataset, inputs, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.predict_bytes(text, bytea, bigint) IS 'Predicts for one row given as 8-bit values; returns the prediction or an error (internal).';
@@ -220,7 +220,7 @@ COMMENT ON FUNCTION easeml.predict_value(text, bytea, bigint) IS
 
 CREATE FUNCTION easeml.class_probabilities(dataset text, given text, inputs bytea, trial_id bigint, OUT probabilities jsonb, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.probabilities import class_probabilities
+from easeml_plpy.prediction.probabilities import class_probabilities
 return class_probabilities(plpy, GD, dataset, given, inputs, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.class_probabilities(text, text, bytea, bigint) IS

@@ -3,7 +3,7 @@
 CREATE FUNCTION easeml.plan_search(architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint, procedure_options jsonb,
     OUT rungs jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.proposal import preview
-from easeml_plpy.session import answered_by
+from easeml_plpy.server.session import answered_by
 return answered_by(plpy, preview, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options)
 $$;
 COMMENT ON FUNCTION easeml.plan_search(jsonb, jsonb, text, integer, integer, bigint, jsonb) IS

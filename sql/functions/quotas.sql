@@ -176,13 +176,13 @@ $$;
 COMMENT ON FUNCTION easeml.check_kept_bytes(name) IS 'Refuses if a tenant keeps more bytes than its limit (internal).';
 
 CREATE FUNCTION easeml.add_bytes(tenant name, transaction text, n_bytes bigint) RETURNS bigint LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.kept_bytes import add_bytes
+from easeml_plpy.server.kept_bytes import add_bytes
 return add_bytes(plpy, GD, tenant, transaction, n_bytes)
 $$;
 COMMENT ON FUNCTION easeml.add_bytes(name, text, bigint) IS 'Adds to the count of bytes that a tenant keeps, and returns it; NULL if this transaction has not counted yet (internal).';
 
 CREATE FUNCTION easeml.begin_count(tenant name, transaction text, n_bytes bigint) RETURNS bigint LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.kept_bytes import begin_count
+from easeml_plpy.server.kept_bytes import begin_count
 return begin_count(plpy, GD, tenant, transaction, n_bytes)
 $$;
 COMMENT ON FUNCTION easeml.begin_count(name, text, bigint) IS 'Begins the count of bytes that a tenant keeps, for easeml.add_bytes (internal).';

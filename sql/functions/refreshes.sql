@@ -21,7 +21,7 @@ COMMENT ON FUNCTION easeml.run_refresh(text) IS 'Makes the service check the sou
 
 CREATE FUNCTION easeml.compare_trials(dataset text, before_trial_id bigint, after_trial_id bigint, OUT before_value double precision, OUT after_value double precision, OUT n_rows bigint, OUT failure jsonb)
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.held_out.comparison import compare_trials
+from easeml_plpy.evaluation.comparison import compare_trials
 return compare_trials(plpy, GD, dataset, before_trial_id, after_trial_id)
 $$;
 COMMENT ON FUNCTION easeml.compare_trials(text, bigint, bigint) IS

@@ -29,7 +29,7 @@ COMMENT ON FUNCTION easeml.check_replay_options(bigint, text, integer, integer) 
     'Refuses arguments of easeml.replay that no replay can have, and a trial without units that you can see (internal).';
 
 CREATE FUNCTION easeml.check_replay(trial_id bigint, device text, until_epoch integer, OUT n_partitions bigint, OUT failure jsonb) LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.replay import check_replay
+from easeml_plpy.units.replay import check_replay
 return check_replay(plpy, GD, trial_id, device, until_epoch)
 $$;
 COMMENT ON FUNCTION easeml.check_replay(bigint, text, integer) IS
@@ -37,7 +37,7 @@ COMMENT ON FUNCTION easeml.check_replay(bigint, text, integer) IS
 
 CREATE PROCEDURE easeml.replay_units(trial_id bigint, device text, n_threads integer, until_epoch integer, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.replay import replay_units
+from easeml_plpy.units.replay import replay_units
 return replay_units(plpy, GD, trial_id, device, n_threads, until_epoch, result)
 $$;
 COMMENT ON PROCEDURE easeml.replay_units(bigint, text, integer, integer, jsonb) IS

@@ -3,7 +3,7 @@
 CREATE FUNCTION easeml.complete_budget(procedure text, n_configs integer, max_epochs integer, max_seconds double precision) RETURNS jsonb
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.budget import complete_budget
-from easeml_plpy.session import guarded
+from easeml_plpy.server.session import guarded
 return guarded(plpy, complete_budget, procedure, n_configs, max_epochs, max_seconds)
 $$;
 COMMENT ON FUNCTION easeml.complete_budget(text, integer, integer, double precision) IS
@@ -24,8 +24,8 @@ $$;
 COMMENT ON FUNCTION easeml.measured_configs(name, text) IS 'Returns the results of a tenant''s newest trials of a task, as a json array (internal).';
 
 CREATE FUNCTION easeml.choose_portfolio(specifications jsonb, measured jsonb) RETURNS jsonb LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_db.decisions.procedures.portfolio import choose_portfolio
-from easeml_plpy.session import guarded_and_bounded
+from easeml_db.decisions.procedures.race.portfolio import choose_portfolio
+from easeml_plpy.server.session import guarded_and_bounded
 return guarded_and_bounded(plpy, choose_portfolio, specifications, measured)
 $$;
 COMMENT ON FUNCTION easeml.choose_portfolio(jsonb, jsonb) IS
@@ -160,14 +160,14 @@ COMMENT ON FUNCTION easeml.choose_architectures(easeml.datasets, text[]) IS
     'Returns the architectures of a run, each once: those named, or those that suit the data. Refuses one that does not fit (internal).';
 
 CREATE FUNCTION easeml.specifications(architectures text[], target jsonb) RETURNS jsonb LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.catalog import specifications
+from easeml_plpy.catalogue.catalog import specifications
 return specifications(plpy, GD, architectures, target)
 $$;
 COMMENT ON FUNCTION easeml.specifications(text[], jsonb) IS 'Returns the hyperparameters that architectures declare, as a procedure reads them, for a dataset with that target (internal).';
 
 CREATE FUNCTION easeml.takes_n_parallel(procedure text) RETURNS boolean LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures import takes_n_parallel
-from easeml_plpy.session import guarded
+from easeml_plpy.server.session import guarded
 return guarded(plpy, takes_n_parallel, procedure)
 $$;
 COMMENT ON FUNCTION easeml.takes_n_parallel(text) IS 'Returns whether a procedure has the option n_parallel (internal).';

@@ -3,7 +3,7 @@
 CREATE FUNCTION easeml.begin_search(encoder jsonb, train_rows bigint[], architectures jsonb, search_space jsonb, procedure text, n_configs integer, max_epochs integer, seed bigint,
     procedure_options jsonb, portfolio jsonb, OUT search jsonb, OUT failure jsonb) LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.proposal import begun_search
-from easeml_plpy.config_memory import within_memory
+from easeml_plpy.catalogue.config_memory import within_memory
 return within_memory(plpy, GD, begun_search, encoder, train_rows, architectures, search_space, procedure, n_configs, max_epochs, seed, procedure_options, portfolio)
 $$;
 COMMENT ON FUNCTION easeml.begin_search(jsonb, bigint[], jsonb, jsonb, text, integer, integer, bigint, jsonb, jsonb) IS

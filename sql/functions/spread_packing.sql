@@ -54,7 +54,7 @@ $$;
 COMMENT ON FUNCTION easeml.note_packing(bigint, jsonb, boolean, bigint) IS 'Records why a dataset of rows on nodes is not packed yet, or will not be (internal).';
 
 CREATE FUNCTION easeml.settle_packing(step text, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.spread.steps import settle_packing
+from easeml_plpy.packing.on_nodes.steps import settle_packing
 return settle_packing(plpy, GD, step, told)
 $$;
 COMMENT ON FUNCTION easeml.settle_packing(text, jsonb) IS

@@ -22,7 +22,7 @@ COMMENT ON FUNCTION easeml.numbers_of(bytea) IS 'Returns numbers given as bytes,
 
 CREATE FUNCTION easeml.predict_packed(dataset text, trial_id bigint, n_rows integer, payload bytea, texts text, OUT labels text, OUT separator text, OUT predicted_values bytea, OUT probabilities text, OUT serving_trial_id bigint)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.prediction import predict_packed
+from easeml_plpy.prediction.prediction import predict_packed
 return predict_packed(plpy, GD, dataset, trial_id, n_rows, payload, texts)
 $$;
 COMMENT ON FUNCTION easeml.predict_packed(text, bigint, integer, bytea, text) IS
@@ -30,7 +30,7 @@ COMMENT ON FUNCTION easeml.predict_packed(text, bigint, integer, bytea, text) IS
 
 CREATE FUNCTION easeml.write_predictions(dataset text, relation oid, output text, trial_id bigint, if_exists text, key text[], probabilities boolean, OUT n_rows bigint, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.table_prediction import write_predictions
+from easeml_plpy.prediction.table_prediction import write_predictions
 return write_predictions(plpy, GD, dataset, relation, output, trial_id, if_exists, key, probabilities)
 $$;
 COMMENT ON FUNCTION easeml.write_predictions(text, oid, text, bigint, text, text[], boolean) IS

@@ -1,7 +1,7 @@
 -- Feeding examples, and labelling them, with the rights of the role that does it: labelling functions never run as the service.
 
 CREATE FUNCTION easeml.read_examples(specification jsonb, classes text[], examples text, OUT found jsonb, OUT failure jsonb) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.task_examples import read_examples
+from easeml_plpy.tasks.task_examples import read_examples
 return read_examples(plpy, GD, specification, classes, examples)
 $$;
 COMMENT ON FUNCTION easeml.read_examples(jsonb, text[], text) IS 'Converts json examples to rows of the table of a task, each with its problem if it has one, or returns an error (internal).';

@@ -2,7 +2,7 @@
 -- rights of easeml_owner, on tables of easeml_owner: no code of a tenant runs.
 
 CREATE FUNCTION easeml.pack_task(task_id bigint, OUT dataset_id bigint, OUT failure jsonb) LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.task_packing import pack_task
+from easeml_plpy.tasks.task_packing import pack_task
 return pack_task(plpy, GD, task_id)
 $$;
 COMMENT ON FUNCTION easeml.pack_task(bigint) IS 'Packs the examples of a task that are switched on as a new version, as far as they changed; returns its dataset id or an error (internal).';
@@ -45,7 +45,7 @@ COMMENT ON FUNCTION easeml.finish_task_version(bigint, bigint, jsonb) IS 'Record
 CREATE FUNCTION easeml.run_reason(n_pending integer, pending_minutes double precision, has_run boolean, is_wanted boolean, n_new_architectures integer, after_examples integer, after_minutes double precision)
 RETURNS text LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.templates.starting import run_reason
-from easeml_plpy.session import guarded
+from easeml_plpy.server.session import guarded
 return guarded(plpy, run_reason, n_pending, pending_minutes, has_run, is_wanted, n_new_architectures, after_examples, after_minutes)
 $$;
 COMMENT ON FUNCTION easeml.run_reason(integer, double precision, boolean, boolean, integer, integer, double precision) IS 'Returns why a run of a task is due, or NULL, a pure function of its arguments (internal).';

@@ -154,7 +154,7 @@ $$;
 COMMENT ON FUNCTION easeml.drop_task(text, boolean) IS 'Removes a task with its examples, its views and its versions. Refuses if it has runs, unless cascade => true, which removes them, too.';
 
 CREATE FUNCTION easeml.infer_output(dataset text, given text, inputs bytea, trial_id bigint, OUT answer jsonb, OUT failure jsonb) LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.task_answers import infer_output
+from easeml_plpy.prediction.task_answers import infer_output
 return infer_output(plpy, GD, dataset, given, inputs, trial_id)
 $$;
 COMMENT ON FUNCTION easeml.infer_output(text, text, bytea, bigint) IS 'Predicts the output for one input of a task, or returns an error (internal).';

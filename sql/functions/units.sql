@@ -6,14 +6,14 @@
 -- stack [width, place, steps] where it trained as one computation with others.
 
 CREATE FUNCTION easeml.warm_up() RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.warming import warm_up
+from easeml_plpy.units.warming import warm_up
 return warm_up(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml.warm_up() IS 'Imports what units need, when the session of a slot is opened (internal).';
 
 CREATE PROCEDURE easeml.train_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.training import train_unit
+from easeml_plpy.units.training import train_unit
 return train_unit(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.train_unit(jsonb, jsonb) IS
@@ -21,7 +21,7 @@ COMMENT ON PROCEDURE easeml.train_unit(jsonb, jsonb) IS
 
 CREATE PROCEDURE easeml.evaluate_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.evaluation import evaluate_unit
+from easeml_plpy.units.evaluation import evaluate_unit
 return evaluate_unit(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.evaluate_unit(jsonb, jsonb) IS
@@ -29,7 +29,7 @@ COMMENT ON PROCEDURE easeml.evaluate_unit(jsonb, jsonb) IS
 
 CREATE PROCEDURE easeml.train_round(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.rounds import train_round
+from easeml_plpy.units.rounds import train_round
 return train_round(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.train_round(jsonb, jsonb) IS
@@ -37,7 +37,7 @@ COMMENT ON PROCEDURE easeml.train_round(jsonb, jsonb) IS
 
 CREATE PROCEDURE easeml.evaluate_round(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.rounds import evaluate_round
+from easeml_plpy.units.rounds import evaluate_round
 return evaluate_round(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.evaluate_round(jsonb, jsonb) IS
@@ -45,7 +45,7 @@ COMMENT ON PROCEDURE easeml.evaluate_round(jsonb, jsonb) IS
 
 CREATE PROCEDURE easeml.train_batch(batch jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.batch import train_batch
+from easeml_plpy.units.batch import train_batch
 return train_batch(plpy, GD, batch, result)
 $$;
 COMMENT ON PROCEDURE easeml.train_batch(jsonb, jsonb) IS
@@ -53,7 +53,7 @@ COMMENT ON PROCEDURE easeml.train_batch(jsonb, jsonb) IS
 
 CREATE PROCEDURE easeml.evaluate_batch(batch jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.batch import evaluate_batch
+from easeml_plpy.units.batch import evaluate_batch
 return evaluate_batch(plpy, GD, batch, result)
 $$;
 COMMENT ON PROCEDURE easeml.evaluate_batch(jsonb, jsonb) IS
@@ -61,7 +61,7 @@ COMMENT ON PROCEDURE easeml.evaluate_batch(jsonb, jsonb) IS
 
 CREATE PROCEDURE easeml.train_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.gang import train_gang
+from easeml_plpy.units.gang import train_gang
 return train_gang(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.train_gang(jsonb, jsonb) IS
@@ -69,7 +69,7 @@ COMMENT ON PROCEDURE easeml.train_gang(jsonb, jsonb) IS
 
 CREATE PROCEDURE easeml.evaluate_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.gang import evaluate_gang
+from easeml_plpy.units.gang import evaluate_gang
 return evaluate_gang(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.evaluate_gang(jsonb, jsonb) IS
@@ -77,7 +77,7 @@ COMMENT ON PROCEDURE easeml.evaluate_gang(jsonb, jsonb) IS
 
 CREATE PROCEDURE easeml.pilot_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.pilot import pilot_unit
+from easeml_plpy.units.pilot import pilot_unit
 return pilot_unit(plpy, GD, unit, result)
 $$;
 COMMENT ON PROCEDURE easeml.pilot_unit(jsonb, jsonb) IS

@@ -1,14 +1,14 @@
 -- Waiting for the end of a run.
 
 CREATE PROCEDURE easeml.commit_first(message text, call text, INOUT failure jsonb) LANGUAGE plpython3u AS $$
-from easeml_plpy.transactions import commit_first
+from easeml_plpy.server.transactions import commit_first
 return commit_first(plpy, GD, message, call, failure)
 $$;
 COMMENT ON PROCEDURE easeml.commit_first(text, text, jsonb) IS
     'Commits, or returns the error that a routine which commits was called inside a transaction (internal).';
 
 CREATE PROCEDURE easeml.rest(seconds double precision) LANGUAGE plpython3u AS $$
-from easeml_plpy.transactions import rest
+from easeml_plpy.server.transactions import rest
 return rest(plpy, GD, seconds)
 $$;
 COMMENT ON PROCEDURE easeml.rest(double precision) IS

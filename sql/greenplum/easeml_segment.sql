@@ -87,14 +87,14 @@ COMMENT ON FUNCTION easeml_segment.version() IS 'Returns the version of what is 
 
 CREATE FUNCTION easeml_segment.work_on_segment(work text, unit text, context text, kinds text[], owners bigint[], numbers integer[], n_rows integer[], firsts bytea[], seconds bytea[])
 RETURNS SETOF easeml_segment.worked LANGUAGE plpython3u VOLATILE AS $$
-from easeml_plpy.segment_units import work_on_segment
+from easeml_plpy.nodes.greenplum.segment_units import work_on_segment
 return work_on_segment(plpy, GD, work, unit, context, kinds, owners, numbers, n_rows, firsts, seconds)
 $$;
 COMMENT ON FUNCTION easeml_segment.work_on_segment(text, text, text, text[], bigint[], integer[], integer[], bytea[], bytea[]) IS
     'Does a unit with the packed rows and the state that a query hands over, on the segment that the query is dispatched to.';
 
 CREATE FUNCTION easeml_segment.facts_of_segment() RETURNS text LANGUAGE plpython3u VOLATILE AS $$
-from easeml_plpy.segment_units import facts_of_segment
+from easeml_plpy.nodes.greenplum.segment_units import facts_of_segment
 return facts_of_segment(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml_segment.facts_of_segment() IS 'Describes the Python of the segment that it runs on, as JSON, and imports what units need.';
@@ -125,19 +125,19 @@ COMMENT ON FUNCTION easeml_segment.distribution_of(oid) IS
     'Says of a relation whether each segment has rows of its own in tables of the cluster, what stands behind CREATE TABLE to have another one distributed alike, and the columns that this names.';
 
 CREATE FUNCTION easeml_segment.knows_trial(job_id bigint) RETURNS boolean LANGUAGE plpython3u VOLATILE AS $$
-from easeml_plpy.segment_prediction import knows_trial
+from easeml_plpy.nodes.greenplum.segment_prediction import knows_trial
 return knows_trial(plpy, GD, job_id)
 $$;
 COMMENT ON FUNCTION easeml_segment.knows_trial(bigint) IS 'Says whether the process has been brought the trial that answers for a job.';
 
 CREATE FUNCTION easeml_segment.predict_on_segment(told text, pieces bytea[], n_rows integer, payload bytea, texts text) RETURNS easeml_segment.predicted LANGUAGE plpython3u VOLATILE AS $$
-from easeml_plpy.segment_prediction import predict_on_segment
+from easeml_plpy.nodes.greenplum.segment_prediction import predict_on_segment
 return predict_on_segment(plpy, GD, told, pieces, n_rows, payload, texts)
 $$;
 COMMENT ON FUNCTION easeml_segment.predict_on_segment(text, bytea[], integer, bytea, text) IS 'Answers for packed rows on the segment that has them, with the trial that the query hands over.';
 
 CREATE FUNCTION easeml_segment.predict_on_node(told jsonb) RETURNS jsonb LANGUAGE plpython3u VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.cluster_prediction import predict_on_cluster
+from easeml_plpy.nodes.greenplum.cluster_prediction import predict_on_cluster
 return predict_on_cluster(plpy, GD, told)
 $$;
 COMMENT ON FUNCTION easeml_segment.predict_on_node(jsonb) IS 'Predicts for tables of the cluster, on the coordinator: each row on its segment; writes a new table that is distributed alike. Errors of users come as a value.';

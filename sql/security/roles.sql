@@ -15,7 +15,7 @@ BEGIN
         RAISE EXCEPTION USING errcode = 'ML004', message = 'role easeml_owner is there already, and can log in, has members or further rights',
             hint = 'The role must be one that nobody can become. Drop it, and create the extension again.';
     END IF;
-    -- Predictions ask what kind of session they are in (easeml_plpy.serving); that of another role does not say.
+    -- Predictions ask what kind of session they are in (easeml_plpy.prediction.serving); that of another role does not say.
     GRANT pg_read_all_stats TO easeml_owner;
 END
 $roles$;

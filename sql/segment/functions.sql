@@ -6,7 +6,7 @@ $$;
 COMMENT ON FUNCTION easeml_segment.version() IS 'Returns the installed version of the extension.';
 
 CREATE FUNCTION easeml_segment.node_facts() RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.node_facts import node_facts
+from easeml_plpy.nodes.node_facts import node_facts
 return node_facts(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml_segment.node_facts() IS 'Describes the node as JSON: identity, holder, versions of server, extension and Python packages, devices.';
@@ -34,7 +34,7 @@ CREATE FUNCTION easeml_segment.array_bytes(elements anyarray) RETURNS bytea LANG
 COMMENT ON FUNCTION easeml_segment.array_bytes(anyarray) IS 'Returns an array as the server stores it: dimensions, then the elements side by side.';
 
 CREATE FUNCTION easeml_segment.pack_on_node(step text, told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.spread.steps import pack_on_node
+from easeml_plpy.packing.on_nodes.steps import pack_on_node
 return pack_on_node(plpy, GD, step, told)
 $$;
 COMMENT ON FUNCTION easeml_segment.pack_on_node(text, jsonb) IS
@@ -52,25 +52,25 @@ COMMENT ON FUNCTION easeml_segment.numbers_of(bytea) IS 'Returns numbers given a
 
 CREATE FUNCTION easeml_segment.predict_packed_on_node(dataset text, trial_id bigint, n_rows integer, payload bytea, texts text, OUT labels text, OUT separator text, OUT predicted_values bytea, OUT probabilities text, OUT serving_trial_id bigint)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.prediction import predict_packed_on_node
+from easeml_plpy.prediction.prediction import predict_packed_on_node
 return predict_packed_on_node(plpy, GD, dataset, trial_id, n_rows, payload, texts)
 $$;
 COMMENT ON FUNCTION easeml_segment.predict_packed_on_node(text, bigint, integer, bytea, text) IS 'Predicts for rows whose columns come as bytes, within easeml_segment.predict_on_node (refuses direct calls).';
 
 CREATE FUNCTION easeml_segment.predict_on_node(told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.node_prediction import predict_on_node
+from easeml_plpy.nodes.node_prediction import predict_on_node
 return predict_on_node(plpy, GD, told)
 $$;
 COMMENT ON FUNCTION easeml_segment.predict_on_node(jsonb) IS 'Predicts for tables of this server, and writes a new table beside them; returns the number of rows.';
 
 CREATE FUNCTION easeml_segment.answer_on_node(told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.held_out.on_node import answer_on_node
+from easeml_plpy.evaluation.on_node import answer_on_node
 return answer_on_node(plpy, GD, told)
 $$;
 COMMENT ON FUNCTION easeml_segment.answer_on_node(jsonb) IS 'Has a trial answer the held-out rows that lie here; the answers are in a temporary table until the transaction ends.';
 
 CREATE FUNCTION easeml_segment.explain_on_node(told jsonb) RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.held_out.on_node import explain_on_node
+from easeml_plpy.evaluation.on_node import explain_on_node
 return explain_on_node(plpy, GD, told)
 $$;
 COMMENT ON FUNCTION easeml_segment.explain_on_node(jsonb) IS 'Returns the importance of a trial''s inputs on the held-out rows that lie here, or their contributions to the answer for one row.';
@@ -82,7 +82,7 @@ $$;
 COMMENT ON FUNCTION easeml_segment.drift_on_node(text, jsonb) IS 'Performs a step of comparing rows of this server with training rows that lie on several, and returns counts. The steps are calls of one session.';
 
 CREATE FUNCTION easeml_segment.check_part(dataset_id bigint, partition_number integer, checksum bigint) RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.replay import check_part
+from easeml_plpy.units.replay import check_part
 return check_part(plpy, GD, dataset_id, partition_number, checksum)
 $$;
 COMMENT ON FUNCTION easeml_segment.check_part(bigint, integer, bigint) IS 'Refuses a replay on packed training rows other than those of a checksum.';

@@ -29,7 +29,7 @@ from easeml_db.postgres.connection import connect_now
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from catalogue_rows import TINY, fill
+from stored_rows.catalogue_rows import TINY, fill
 
 if TYPE_CHECKING:
     from tests.conftest import Session

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from easeml_db.cli.demo_subjects import SUBJECTS
+from easeml_db.cli.demo.demo_subjects import SUBJECTS
 from easeml_db.errors import NotFound, NotReady
 from easeml_db.local.facts_file import remember
 from easeml_db.local.server import Embedded

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from easeml_db.cli import demo_tenants
-from easeml_db.cli.demo_console import DemoConsole
-from easeml_db.cli.demo_roles import DEMO_TENANTS
+from easeml_db.cli.demo import demo_tenants
+from easeml_db.cli.demo.demo_console import DemoConsole
+from easeml_db.cli.demo.demo_roles import DEMO_TENANTS
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
 from easeml_db.postgres.connection import connect_now

@@ -146,7 +146,7 @@ SHORT = {
     "rest",
 }
 # Sessions that predict and replay import torch; what a tenant can make long there is measured where torch is at hand:
-# the interrupts of every entry point are one mechanism (tests/unit/plpy/test_interrupts.py).
+# the interrupts of every entry point are one mechanism (tests/unit/plpy/server/test_interrupts.py).
 SAME_MECHANISM = {
     "predict_json", "predict_numbers", "predict_bytes", "predict_packed", "write_predictions", "open_serving",
     "check_replay", "replay_units", "class_probabilities", "infer_output", "examine_trial", "compare_trials",

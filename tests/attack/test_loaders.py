@@ -15,7 +15,7 @@ import pytest
 
 from easeml_loaders import csv_source, idx_source, json_lines, numpy_source
 from easeml_loaders.picture_labels import read_labels
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 LARGEST = 2**32 - 1
 MORE_BYTES = 256 << 20

@@ -26,7 +26,7 @@ from easeml_db.local.private_files import (
     write_private,
 )
 from easeml_db.local.server import Embedded
-from easeml_db.postgres.refreshes import advance_as
+from easeml_db.postgres.chores.refreshes import advance_as
 
 if TYPE_CHECKING:
     from tests.conftest import Session

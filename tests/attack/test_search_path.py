@@ -55,7 +55,7 @@ WARNINGS = {
 ON_NODES = {"PS005: Function without explicit search_path: easeml_segment.unit_on_worker"}
 IS_PINNED = """
 CREATE OR REPLACE FUNCTION public.is_pinned() RETURNS boolean LANGUAGE plpython3u AS $$
-from easeml_plpy.search_path import is_pinned
+from easeml_plpy.server.search_path import is_pinned
 return is_pinned()
 $$
 """

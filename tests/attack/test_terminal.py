@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from easeml_db.cli import commands
-from easeml_db.cli.output import print_error
-from easeml_db.cli.plain_table import PlainTable
+from easeml_db.cli.terminal.output import print_error
+from easeml_db.cli.terminal.plain_table import PlainTable
 from easeml_db.errors import NotFound
 from easeml_db.words.visible_text import visible, visible_value
 
@@ -152,7 +152,7 @@ def test_the_command_line_trusts_no_schema_of_tenants(evil: Session) -> None:
     )
     for command in ("slots", "runs", "tenants", "doctor"):
         assert "hijacked" not in shell(evil, command).output
-    from easeml_db.cli.connection import database
+    from easeml_db.cli.terminal.connection import database
 
     with database(evil.dsn) as connection:
         assert connection.execute("SHOW search_path").fetchone() == {"search_path": "pg_catalog, pg_temp"}

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from psycopg import sql
 
-from easeml_db.cli import exports, main
-from easeml_db.cli.exports import file_name
+from easeml_db.cli import main
+from easeml_db.cli.answers import exports
+from easeml_db.cli.answers.exports import file_name
 
 if TYPE_CHECKING:
     from tests.conftest import Session

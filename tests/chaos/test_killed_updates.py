@@ -15,12 +15,12 @@ import pytest
 from easeml_db import __version__
 from easeml_db.local.server import Embedded
 from tests.conftest import COPIED, FAST_SETTINGS, TEMPLATE, Session, temporary_server
-from tests.integration.test_upgrades import RELEASED, finished, objects, rows_of, start
+from tests.integration.catalogue.test_upgrades import RELEASED, finished, objects, rows_of, start
 from tests.nodes import NodeServer
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from catalogue_rows import TINY, fill
+from stored_rows.catalogue_rows import TINY, fill
 
 if TYPE_CHECKING:
     Coordinator = Callable[[Session], AbstractContextManager[Any]]

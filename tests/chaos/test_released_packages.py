@@ -19,7 +19,7 @@ from easeml_db.local.processes import coordinator_environment
 from easeml_db.local.server import Embedded
 from tests.conftest import Session, set_for_speed
 from tests.disks import open_folder
-from tests.integration.test_upgrades import RELEASED, finished, start
+from tests.integration.catalogue.test_upgrades import RELEASED, finished, start
 from tests.released_package import unpack
 
 if TYPE_CHECKING:

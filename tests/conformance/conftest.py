@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from easeml_db.local.server import Embedded
-    from easeml_db.postgres.node_hub import NodeHub
+    from easeml_db.postgres.nodes.node_cache import NodeHub
     from tests.conftest import Session
 
 N_PARTITIONS, MAX_EPOCHS = 2, 2

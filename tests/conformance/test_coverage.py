@@ -19,7 +19,7 @@ UNFENCED = {
     "TenancyStore.charge": "what was spent was spent",
     "RunStore.crashed": "history: true whoever tells it",
     "StateSpace.reclaim": "pruned states are pruned",
-    "TaskStore.advance": "each task is fenced where it is packed (tests/integration/test_tasks.py)",
+    "TaskStore.advance": "each task is fenced where it is packed (tests/integration/tasks/test_tasks.py)",
     "Executor.open": "sessions are its own",
     "Executor.cancel": "sessions are its own",
     "Executor.close": "sessions are its own",

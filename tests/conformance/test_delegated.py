@@ -15,7 +15,7 @@ from easeml_db.errors import SlotLost
 from tests.conformance.conftest import N_PARTITIONS
 
 if TYPE_CHECKING:
-    from easeml_db.postgres.delegated.session import DelegatedUnitSession
+    from easeml_db.postgres.nodes.citus_coordinator.session import DelegatedUnitSession
     from tests.conformance.conftest import WarmOnDelegated
 
 pytestmark = [pytest.mark.warm, pytest.mark.worlds("delegated")]

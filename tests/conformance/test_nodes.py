@@ -9,13 +9,13 @@ import pytest
 
 from easeml_db.coordinator.ports.messages import SlotReady, UnitFailed, UnitRecorded
 from easeml_db.errors import RowsHeld, SlotLost, StaleLease
-from easeml_db.postgres.node_store import KnownState
-from easeml_db.postgres.nodes import unreachable
+from easeml_db.postgres.nodes.node_store import KnownState
+from easeml_db.postgres.nodes.nodes import unreachable
 from tests.conformance.conftest import N_PARTITIONS, ON_NODES
 
 if TYPE_CHECKING:
-    from easeml_db.postgres.node_hub import NodeHub
-    from easeml_db.postgres.node_store import NodeStore
+    from easeml_db.postgres.nodes.node_cache import NodeHub
+    from easeml_db.postgres.nodes.node_store import NodeStore
     from tests.conformance.conftest import WarmOnNodes
 
 pytestmark = [pytest.mark.warm, pytest.mark.worlds(*ON_NODES)]

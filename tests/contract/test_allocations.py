@@ -4,7 +4,7 @@ import ast
 import re
 
 from easeml_db.decisions.hopper.allocation.registry import ALLOCATIONS
-from easeml_db.decisions.hopper.schedulers import SCHEDULERS
+from easeml_db.decisions.hopper.schedulers.registry import SCHEDULERS
 from tests.contract.test_imports import DB_MODULES, ROOT, parsed
 
 NAMES = tuple(ALLOCATIONS)

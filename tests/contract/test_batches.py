@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from easeml_plpy.architectures import ARCHITECTURES
-from easeml_plpy.trainers.stack import VARYING
+from easeml_plpy.trainers.networks.stack import VARYING
 from tests.contract.test_imports import ROOT
 
 

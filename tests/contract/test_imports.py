@@ -48,7 +48,7 @@ PORTS = ("easeml_db.coordinator.ports", *PASSING)
 
 # Packages of easeml_db, layer by layer, and the modules of ours that each may import, besides itself and the words.
 PACKAGES: dict[str, tuple[str, ...]] = {
-    "errors": ("easeml_plpy.errors",),
+    "errors": ("easeml_plpy.server.errors",),
     "words": (),
     **dict.fromkeys(CORES, ()),
     "decisions.procedures": ("easeml_db.decisions.search_space",),
@@ -200,12 +200,12 @@ def test_what_takes_long_to_import_is_imported_where_it_is_used():
 # What a tenant's session imports for its first select_models, and what coordinators and commands do: somebody waits.
 FIRST_CALLS = {
     "select_models": (
-        "easeml_db.decisions.procedures.proposal, easeml_db.decisions.hopper.schedulers,"
-        " easeml_db.decisions.hopper.allocation.registry, easeml_plpy.catalog",
+        "easeml_db.decisions.procedures.proposal, easeml_db.decisions.hopper.schedulers.registry,"
+        " easeml_db.decisions.hopper.allocation.registry, easeml_plpy.catalogue.catalog",
         {"scipy", "torch", "optuna"},
     ),
     "prediction": (
-        "easeml_plpy.prediction",
+        "easeml_plpy.prediction.prediction",
         {"scipy", "sklearn", "torch", "lightgbm", "pandas", "importlib.metadata"},
     ),
     "coordinator": ("easeml_db.local.service", {"scipy", "torch", "optuna"}),
@@ -232,7 +232,7 @@ def test_what_runs_inside_a_segment_knows_no_coordinator_and_no_driver():
 
 
 def test_loaders_know_errors_and_no_other_package():
-    granted, allowed = ("easeml_loaders", "easeml_plpy.errors"), OURS | {"numpy", "psycopg", "sklearn", "PIL"}
+    granted, allowed = ("easeml_loaders", "easeml_plpy.server.errors"), OURS | {"numpy", "psycopg", "sklearn", "PIL"}
 
     def beyond(name, path):
         found = imports(name, path)
@@ -257,7 +257,7 @@ def test_experiments_know_the_command_line_only_in_their_command():
     """An experiment runs without a terminal: only its command prints."""
 
     def beyond(name, path):
-        granted = ("easeml_db.cli.output", "easeml_db.cli.plain_table") if name == "easeml_experiments.command" else ()
+        granted = ("easeml_db.cli.terminal",) if name == "easeml_experiments.command" else ()
         found = {each for each in imports(name, path) if is_within(each, ("easeml_db.cli",))}
         return {each for each in found if not is_within(each, granted)}
 

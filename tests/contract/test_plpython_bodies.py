@@ -26,7 +26,7 @@ PURE_TARGETS = {
     "read_price_list": ("easeml_db.decisions.planner.documents", "read_price_list"),
     "takes_n_parallel": ("easeml_db.decisions.procedures", "takes_n_parallel"),
     "complete_budget": ("easeml_db.decisions.procedures.budget", "complete_budget"),
-    "choose_portfolio": ("easeml_db.decisions.procedures.portfolio", "choose_portfolio"),
+    "choose_portfolio": ("easeml_db.decisions.procedures.race.portfolio", "choose_portfolio"),
     "hyperparameter_importances": (
         "easeml_db.decisions.procedures.hyperparameter_importance",
         "hyperparameter_importances",
@@ -39,9 +39,9 @@ PURE_TARGETS = {
     "describe_program": ("easeml_db.decisions.templates.storage", "describe_program"),
     "run_reason": ("easeml_db.decisions.templates.starting", "run_reason"),
     "list_templates": ("easeml_db.decisions.templates.catalogue", "list_templates"),
-    "greenplum_script": ("easeml_plpy.greenplum_views", "installation_script"),
-    "remove_greenplum_views": ("easeml_plpy.greenplum_views", "removal_script"),
-    "list_schedulers": ("easeml_db.decisions.hopper.schedulers", "list_schedulers"),
+    "greenplum_script": ("easeml_plpy.nodes.greenplum.greenplum_views", "installation_script"),
+    "remove_greenplum_views": ("easeml_plpy.nodes.greenplum.greenplum_views", "removal_script"),
+    "list_schedulers": ("easeml_db.decisions.hopper.schedulers.registry", "list_schedulers"),
 }
 
 
@@ -77,16 +77,16 @@ def target_of(routine):
     modules, call = parsed(routine)
     called, arguments = ast.unparse(call.func), names(call.args)
     if called in ("guarded", "guarded_and_bounded", "answered_by"):
-        assert modules[called] == "easeml_plpy.session"
+        assert modules[called] == "easeml_plpy.server.session"
         assert arguments[0] == "plpy"
         return modules[arguments[1]], arguments[1], arguments[2:]
     if called == "answered_apart":  # imports it itself
-        assert modules[called] == "easeml_plpy.session"
+        assert modules[called] == "easeml_plpy.server.session"
         assert arguments[0] == "plpy"
         module, name = (ast.literal_eval(argument) for argument in arguments[1:3])
         return module, name, arguments[3:]
     if called == "within_memory":
-        assert modules[called] == "easeml_plpy.config_memory"
+        assert modules[called] == "easeml_plpy.catalogue.config_memory"
         assert arguments[:2] + arguments[3:5] == ["plpy", "GD", *names_of_inputs(routine)[:2]]
         return modules[arguments[2]], arguments[2], arguments[5:]
     return modules[called], called, arguments

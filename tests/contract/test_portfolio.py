@@ -2,8 +2,8 @@
 
 import json
 
-from easeml_db.decisions.procedures.portfolio import choose_portfolio
-from easeml_db.decisions.procedures.shipped_configs import SHIPPED, SKEWED
+from easeml_db.decisions.procedures.race.portfolio import choose_portfolio
+from easeml_db.decisions.procedures.race.shipped_configs import SHIPPED, SKEWED
 from easeml_plpy.architectures import ARCHITECTURES, complete
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from easeml_db.decisions.templates.catalogue import TEMPLATES
 from easeml_plpy.architectures import ARCHITECTURES, fits
-from easeml_plpy.task import Objects, Task
+from easeml_plpy.columns.task import Objects, Task
 
 EXAMPLES = {
     "image_classification": [Task("classification", (3, 32, 32), 10)],

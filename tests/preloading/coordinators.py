@@ -19,7 +19,7 @@ MESSAGE_BYTES = 1 << 16
 # Commands and methods import themselves when they are called: these here, with all that they need. What Ray starts does
 # not fork.
 NEEDED = {
-    "coordinators": ("scipy.optimize", "scipy.special", "easeml_db.cli.coordinator", "easeml_db.cli"),
+    "coordinators": ("scipy.optimize", "scipy.special", "easeml_db.cli.server.coordinator", "easeml_db.cli"),
     "methods": (
         "easeml_experiments.peers.sequential", "easeml_experiments.peers.tasks", "easeml_experiments.peers.collective",
         "easeml_experiments.procedures.process_workers", "easeml_experiments.peers.__main__",

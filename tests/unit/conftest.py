@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from easeml_plpy.session import Session
+from easeml_plpy.server.session import Session
 
 
 @pytest.fixture(autouse=True)

@@ -18,17 +18,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from easeml_db.decisions.procedures.asha import AshaProcedure
-from easeml_db.decisions.procedures.bohb import BohbProcedure
 from easeml_db.decisions.procedures.contract import Procedure
-from easeml_db.decisions.procedures.grid import GridProcedure
-from easeml_db.decisions.procedures.hyperband import HyperbandProcedure
-from easeml_db.decisions.procedures.pbt import PopulationProcedure
-from easeml_db.decisions.procedures.race import RaceProcedure
-from easeml_db.decisions.procedures.random import RandomProcedure
-from easeml_db.decisions.procedures.successive_halving import SuccessiveHalvingProcedure
-from easeml_db.decisions.procedures.sync_bohb import SyncBohbProcedure
-from easeml_db.decisions.procedures.tpe import TpeProcedure
+from easeml_db.decisions.procedures.halving.asha import AshaProcedure
+from easeml_db.decisions.procedures.halving.bohb import BohbProcedure
+from easeml_db.decisions.procedures.halving.hyperband import HyperbandProcedure
+from easeml_db.decisions.procedures.halving.successive_halving import SuccessiveHalvingProcedure
+from easeml_db.decisions.procedures.halving.sync_bohb import SyncBohbProcedure
+from easeml_db.decisions.procedures.population.pbt import PopulationProcedure
+from easeml_db.decisions.procedures.race.race import RaceProcedure
+from easeml_db.decisions.procedures.sampling.grid import GridProcedure
+from easeml_db.decisions.procedures.sampling.random import RandomProcedure
+from easeml_db.decisions.procedures.sampling.tpe import TpeProcedure
 
 PROCEDURES: Mapping[str, type[Procedure]] = MappingProxyType(
     {

@@ -21,9 +21,9 @@ from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
 from easeml_db.decisions.tenancy.history import History
 from easeml_db.decisions.tenancy.opening import Belief, Opening, Standing, finite
 from easeml_db.decisions.tenancy.policies import description, make_policy
+from easeml_db.decisions.tenancy.recorded_standings import ToldRuns
 from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.selector import PolicyDecision, Selector
-from easeml_db.decisions.tenancy.told_runs import ToldRuns
 from easeml_db.words.run import Arm, Run
 from easeml_db.words.tenant import PastArm, Tenancy
 

@@ -24,9 +24,9 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from easeml_experiments.peers import record, training, workload
 from easeml_experiments.peers.record import Record
 from easeml_experiments.peers.wire import sent_bytes
-from easeml_plpy.memory import keep_freed_memory
-from easeml_plpy.trainers.joint_training import averaging_gradients
-from easeml_plpy.trainers.torch_trial import TorchTrial
+from easeml_plpy.server.memory import keep_freed_memory
+from easeml_plpy.trainers.networks.joint_training import averaging_gradients
+from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 
 
 def data_parallel(folder: Path) -> Record:

@@ -9,7 +9,7 @@ import torch
 from easeml_experiments.peers import workload
 from easeml_experiments.peers.record import Record, from_outcomes
 from easeml_experiments.peers.training import WholeTrial
-from easeml_plpy.memory import keep_freed_memory
+from easeml_plpy.server.memory import keep_freed_memory
 
 
 def run(folder: Path) -> Record:

@@ -17,7 +17,7 @@ from easeml_experiments.peers import workload
 from easeml_experiments.peers.launch import in_own_session
 from easeml_experiments.peers.record import Record, from_outcomes
 from easeml_experiments.peers.training import Outcome, WholeTrial
-from easeml_plpy.memory import keep_freed_memory
+from easeml_plpy.server.memory import keep_freed_memory
 
 _held: dict[str, Any] = {}
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from easeml_experiments.experiment_server import Session
-from easeml_plpy.encoder import Encoder
-from easeml_plpy.encoding import encode, fields_from_bytes
-from easeml_plpy.task import Task
+from easeml_plpy.columns.encoder import Encoder
+from easeml_plpy.columns.encoding import encode, fields_from_bytes
+from easeml_plpy.columns.task import Task
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from easeml_db.decisions.hopper.instance_places import place
+from easeml_db.decisions.hopper.work.instance_places import place
 from easeml_db.decisions.planner.job import Job
 from easeml_db.decisions.planner.planning import NAIVE_ELASTIC, PLANNED, STATIC, Alternative, Goal, make_plans
 from easeml_db.decisions.planner.prices import PriceList

@@ -11,7 +11,6 @@ from easeml_plpy.architectures.bits.bit_rnn import BIT_RNN
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture, complete, fits
 from easeml_plpy.architectures.ensemble import ENSEMBLE
-from easeml_plpy.architectures.forests import EXTRA_TREES, RANDOM_FOREST
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.images.alexnet import ALEXNET
 from easeml_plpy.architectures.images.bn_alexnet import BN_ALEXNET
@@ -21,22 +20,23 @@ from easeml_plpy.architectures.images.resnet18 import RESNET18
 from easeml_plpy.architectures.images.resnet50 import RESNET50
 from easeml_plpy.architectures.images.squeezenet import SQUEEZENET
 from easeml_plpy.architectures.images.vgg import VGG
-from easeml_plpy.architectures.incremental import IncrementalEstimator
-from easeml_plpy.architectures.lenet import LENET
-from easeml_plpy.architectures.lightgbm import LIGHTGBM
-from easeml_plpy.architectures.linear import LINEAR
-from easeml_plpy.architectures.mlp import MLP
-from easeml_plpy.architectures.naive_bayes import GAUSSIAN_NB, MULTINOMIAL_NB
 from easeml_plpy.architectures.registered import registered_architecture
-from easeml_plpy.architectures.resnet import RESNET
 from easeml_plpy.architectures.series.bilstm import BILSTM
 from easeml_plpy.architectures.series.gru import GRU
 from easeml_plpy.architectures.series.lstm import LSTM
 from easeml_plpy.architectures.series.rnn import RNN
 from easeml_plpy.architectures.series.temporal_cnn import TEMPORAL_CNN
 from easeml_plpy.architectures.series.transformer import TRANSFORMER
-from easeml_plpy.architectures.stochastic_gradient import PASSIVE_AGGRESSIVE, PERCEPTRON, SGD
-from easeml_plpy.architectures.tabm import TABM
+from easeml_plpy.architectures.tables.forests import EXTRA_TREES, RANDOM_FOREST
+from easeml_plpy.architectures.tables.incremental import IncrementalEstimator
+from easeml_plpy.architectures.tables.lenet import LENET
+from easeml_plpy.architectures.tables.lightgbm import LIGHTGBM
+from easeml_plpy.architectures.tables.linear import LINEAR
+from easeml_plpy.architectures.tables.mlp import MLP
+from easeml_plpy.architectures.tables.naive_bayes import GAUSSIAN_NB, MULTINOMIAL_NB
+from easeml_plpy.architectures.tables.resnet import RESNET
+from easeml_plpy.architectures.tables.stochastic_gradient import PASSIVE_AGGRESSIVE, PERCEPTRON, SGD
+from easeml_plpy.architectures.tables.tabm import TABM
 from easeml_plpy.architectures.tensors.autoencoder import AUTOENCODER
 from easeml_plpy.architectures.tensors.gan import GAN
 from easeml_plpy.architectures.tensors.pix2pix import PIX2PIX
@@ -45,7 +45,7 @@ from easeml_plpy.architectures.tensors.unet import UNET
 from easeml_plpy.architectures.trees.tree_kernel_svm import TREE_KERNEL_SVM
 from easeml_plpy.architectures.trees.tree_lstm import TREE_LSTM
 from easeml_plpy.architectures.trees.tree_rnn import TREE_RNN
-from easeml_plpy.errors import NotFound, close_matches_hint
+from easeml_plpy.server.errors import NotFound, close_matches_hint
 
 __all__ = [
     "ARCHITECTURES",

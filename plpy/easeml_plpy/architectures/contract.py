@@ -8,10 +8,10 @@ from typing import Literal
 
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
-from easeml_plpy.architectures.numpy_layers import Layer, Weights
 from easeml_plpy.architectures.size import Size, boosting_bytes, estimator_bytes, forest_bytes, linear_size, torch_bytes
-from easeml_plpy.errors import InvalidArgument, close_matches_hint
-from easeml_plpy.task import Task
+from easeml_plpy.architectures.tables.numpy_layers import Layer, Weights
+from easeml_plpy.columns.task import Task
+from easeml_plpy.server.errors import InvalidArgument, close_matches_hint
 
 ANY_TASK = ("classification", "regression")
 ANY_RANK = (1, 2, 3, 4)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
-from easeml_plpy.task import Task
+from easeml_plpy.columns.task import Task
 
 
 def _nothing(task: Task, config: Config) -> object:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from easeml_plpy.errors import InvalidArgument
-from easeml_plpy.value_types import JSON
+from easeml_plpy.server.errors import InvalidArgument
+from easeml_plpy.server.value_types import JSON
 
 HyperparameterKind = Literal["float", "integer", "categorical", "integers", "names", "groups"]
 Setting: TypeAlias = bool | int | float | str | list[int] | list[str] | list[list[str]]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from easeml_plpy.errors import NotAllowed
+from easeml_plpy.server.errors import NotAllowed
 
 REFUSED = frozenset(
     {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.sendto"}

@@ -18,10 +18,10 @@ from easeml_plpy.architectures.contract import Architecture, InputKind
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.offline import offline
 from easeml_plpy.architectures.torch_hyperparameters import CLASS_WEIGHT, LABEL_SMOOTHING, TORCH_HYPERPARAMETERS
-from easeml_plpy.errors import NotFound, close_matches_hint
-from easeml_plpy.session import Kept, Session, Statement
-from easeml_plpy.task import Task
-from easeml_plpy.value_types import JSON
+from easeml_plpy.columns.task import Task
+from easeml_plpy.server.errors import NotFound, close_matches_hint
+from easeml_plpy.server.session import Kept, Session, Statement
+from easeml_plpy.server.value_types import JSON
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints

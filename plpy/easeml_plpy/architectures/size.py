@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from easeml_plpy.architectures.config import Config
-from easeml_plpy.task import Task
+from easeml_plpy.columns.task import Task
 
 FLOAT32_BYTES, FLOAT64_BYTES = 4, 8
 BOOSTED_NUMBER_BYTES, LEAF_BYTES = 10, 100  # a number and its bin, twice; a leaf and its node as text

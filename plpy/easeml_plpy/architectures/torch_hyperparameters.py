@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from easeml_plpy.architectures.hyperparameter import Hyperparameter, Setting, magnitude
-from easeml_plpy.architectures.target_transforms import TARGET_TRANSFORM
-from easeml_plpy.value_types import JSON
+from easeml_plpy.architectures.tables.target_transforms import TARGET_TRANSFORM
+from easeml_plpy.server.value_types import JSON
 
 TORCH_HYPERPARAMETERS = (
     Hyperparameter(

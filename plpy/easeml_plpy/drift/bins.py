@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from easeml_plpy.value_types import Array
+from easeml_plpy.server.value_types import Array
 
 N_BINS = 10
 MOST_CATEGORIES = 50

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from easeml_plpy.coded_fields import NULL_TEXT, CategoricalField, TextField
+from easeml_plpy.columns.coded_fields import NULL_TEXT, CategoricalField, TextField
+from easeml_plpy.columns.encoder import Encoder, Field, LabelTarget, NumberTarget, NumericField, TensorField
 from easeml_plpy.drift.bins import MISSING, UNKNOWN, Bins, CategoryBins, NumberBins
-from easeml_plpy.encoder import Encoder, Field, LabelTarget, NumberTarget, NumericField, TensorField
-from easeml_plpy.value_types import Array
+from easeml_plpy.server.value_types import Array
 
 Compared: TypeAlias = Field
 """An input, or the target as if it were one."""

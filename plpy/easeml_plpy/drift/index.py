@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from easeml_plpy.value_types import Array
+from easeml_plpy.server.value_types import Array
 
 LEAST_SHARE = 1e-4
 MODERATE, LARGE = 0.1, 0.25

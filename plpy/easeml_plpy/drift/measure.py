@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from easeml_plpy import columns as columns_of
-from easeml_plpy.coded_fields import CategoricalField
-from easeml_plpy.columns import TIMES, Columns
+from easeml_plpy.columns import columns as columns_of
+from easeml_plpy.columns.coded_fields import CategoricalField
+from easeml_plpy.columns.columns import TIMES, Columns
+from easeml_plpy.columns.encoder import Encoder
 from easeml_plpy.drift.bins import UNKNOWN, Bins, CategoryBins
 from easeml_plpy.drift.columns import Compared, compared_columns, kind_of, target_field
 from easeml_plpy.drift.index import chance_index, level, stability_index
 from easeml_plpy.drift.new_rows import MOST_ROWS, Chunk, Periods, Source
 from easeml_plpy.drift.training_rows import trained_bins
-from easeml_plpy.encoder import Encoder
-from easeml_plpy.errors import InvalidArgument, NotAllowed, NotFound
-from easeml_plpy.session import Session, Statement, answering, only_column
-from easeml_plpy.table_prediction import SOURCE_NAME, check_types
-from easeml_plpy.value_types import Array
+from easeml_plpy.prediction.table_prediction import SOURCE_NAME, check_types
+from easeml_plpy.server.errors import InvalidArgument, NotAllowed, NotFound
+from easeml_plpy.server.session import Session, Statement, answering, only_column
+from easeml_plpy.server.value_types import Array
 
 N_SHOWN = 10
 SHOWN_CHARACTERS = 100

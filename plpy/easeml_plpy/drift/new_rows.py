@@ -10,19 +10,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from easeml_plpy import columns as columns_of
-from easeml_plpy.coded_fields import CategoricalField, TextField
-from easeml_plpy.columns import Column, Columns
+from easeml_plpy.columns import columns as columns_of
+from easeml_plpy.columns.coded_fields import CategoricalField, TextField
+from easeml_plpy.columns.columns import Column, Columns
+from easeml_plpy.columns.encoder import NumericField, TensorField
+from easeml_plpy.columns.encoding import row_bytes
+from easeml_plpy.columns.sent_columns import decode_payload, payload_sql
 from easeml_plpy.drift.columns import Compared, codes_of, values_of
-from easeml_plpy.encoder import NumericField, TensorField
-from easeml_plpy.encoding import row_bytes
-from easeml_plpy.errors import InvalidArgument, InvalidData
-from easeml_plpy.row_values import coded
-from easeml_plpy.sent_columns import decode_payload, payload_sql
-from easeml_plpy.session import Session, Statement, only_column
-from easeml_plpy.source_rows import label_sql
-from easeml_plpy.table_prediction import input_value_sql
-from easeml_plpy.value_types import Array
+from easeml_plpy.packing.source_rows import label_sql
+from easeml_plpy.prediction.client_row import coded
+from easeml_plpy.prediction.table_prediction import input_value_sql
+from easeml_plpy.server.errors import InvalidArgument, InvalidData
+from easeml_plpy.server.session import Session, Statement, only_column
+from easeml_plpy.server.value_types import Array
 
 CHUNK_ROWS = 4096
 MOST_ROWS, MOST_BYTES = 1_000_000, 256 << 20

@@ -13,23 +13,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from easeml_plpy import columns as columns_of
-from easeml_plpy import datasets
-from easeml_plpy.coded_fields import CategoricalField
-from easeml_plpy.devices import bind
+from easeml_plpy.columns import columns as columns_of
+from easeml_plpy.columns.coded_fields import CategoricalField
+from easeml_plpy.columns.encoder import Encoder
 from easeml_plpy.drift.bins import N_BINS, Bins, CategoryBins, NumberBins, seen_codes
 from easeml_plpy.drift.columns import Compared, compared_columns, target_field
 from easeml_plpy.drift.measure import count_rows, periods_of, rows_at_most
 from easeml_plpy.drift.new_rows import Source
 from easeml_plpy.drift.order_keys import number_of
 from easeml_plpy.drift.training_rows import Block, block_values
-from easeml_plpy.encoder import Encoder
-from easeml_plpy.errors import NotAllowed
-from easeml_plpy.node_prediction import RELATION, job_limit_bytes, one_relation
-from easeml_plpy.session import Kept, Session, Statement, node_entry_point
-from easeml_plpy.spread.tables import check_same, may_read, open_table
-from easeml_plpy.table_prediction import check_types
-from easeml_plpy.value_types import Array, Told
+from easeml_plpy.nodes.node_prediction import RELATION, job_limit_bytes, one_relation
+from easeml_plpy.packing.on_nodes.tables import check_same, may_read, open_table
+from easeml_plpy.prediction.table_prediction import check_types
+from easeml_plpy.row_forms import datasets
+from easeml_plpy.server.devices import bind
+from easeml_plpy.server.errors import NotAllowed
+from easeml_plpy.server.session import Kept, Session, Statement, node_entry_point
+from easeml_plpy.server.value_types import Array, Told
 
 
 class _Size(NamedTuple):

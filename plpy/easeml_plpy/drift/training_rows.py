@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from easeml_plpy.columns.encoder import Encoder
+from easeml_plpy.columns.encoding import fields_from_bytes, targets_from_bytes
 from easeml_plpy.drift.bins import Bins
 from easeml_plpy.drift.columns import Compared, bins_of, compared_columns, values_of
-from easeml_plpy.encoder import Encoder
-from easeml_plpy.encoding import fields_from_bytes, targets_from_bytes
-from easeml_plpy.errors import NotAllowed
-from easeml_plpy.session import Session, Statement
-from easeml_plpy.value_types import Array
+from easeml_plpy.server.errors import NotAllowed
+from easeml_plpy.server.session import Session, Statement
+from easeml_plpy.server.value_types import Array
 
 MOST_ROWS = 100_000
 MOST_BYTES = 128 << 20

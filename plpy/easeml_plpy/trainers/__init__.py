@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from easeml_plpy.architectures import Architecture, architecture
-from easeml_plpy.architectures.boosting import BoostingParameters
-from easeml_plpy.architectures.forests import ForestParameters
-from easeml_plpy.checkpoint import Payload
-from easeml_plpy.devices import share_threads
-from easeml_plpy.errors import NotFound, close_matches_hint
-from easeml_plpy.task import Task
-from easeml_plpy.trainers.boosting import BoostingTrial
+from easeml_plpy.architectures.tables.boosting import BoostingParameters
+from easeml_plpy.architectures.tables.forests import ForestParameters
+from easeml_plpy.columns.task import Task
+from easeml_plpy.server.devices import share_threads
+from easeml_plpy.server.errors import NotFound, close_matches_hint
+from easeml_plpy.states.checkpoint import Payload
 from easeml_plpy.trainers.committee import FoldedTrial, answering_committee, resume_committee
 from easeml_plpy.trainers.contract import (
     AnsweringTrial,
@@ -23,10 +22,11 @@ from easeml_plpy.trainers.contract import (
     WholeTrial,
 )
 from easeml_plpy.trainers.ensemble import EnsembleTrainer, Member
-from easeml_plpy.trainers.forest import ForestTrial
+from easeml_plpy.trainers.networks.torch_trainer import AdversarialTrainer, TorchTrainer
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer
-from easeml_plpy.trainers.torch_trainer import AdversarialTrainer, TorchTrainer
-from easeml_plpy.trainers.tree_trainer import TreeTrainer
+from easeml_plpy.trainers.trees.forest import ForestTrial
+from easeml_plpy.trainers.trees.lightgbm_trainer import BoostingTrial
+from easeml_plpy.trainers.trees.tree_trainer import TreeTrainer
 
 __all__ = [
     "TRAINERS",

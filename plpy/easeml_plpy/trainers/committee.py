@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from easeml_plpy import checkpoint
 from easeml_plpy.architectures import Architecture, complete
-from easeml_plpy.errors import CorruptCheckpoint
-from easeml_plpy.task import Task
+from easeml_plpy.columns.task import Task
+from easeml_plpy.server.errors import CorruptCheckpoint
+from easeml_plpy.server.value_types import Array, Pause
+from easeml_plpy.states import checkpoint
 from easeml_plpy.trainers.contract import (
     AnsweringTrial,
     LiveTrial,
@@ -29,7 +30,6 @@ from easeml_plpy.trainers.contract import (
     check_state_header,
     state_header,
 )
-from easeml_plpy.value_types import Array, Pause
 
 if TYPE_CHECKING:
     import torch

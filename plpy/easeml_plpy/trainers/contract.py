@@ -14,16 +14,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from easeml_plpy.architectures import Architecture, Config, complete, fits
-from easeml_plpy.checkpoint import Checkpoint, Payload, load
-from easeml_plpy.errors import (
-    CorruptCheckpoint,
-    InvalidArgument,
-    InvalidData,
-    ShapeMismatch,
-    VersionMismatch,
-)
-from easeml_plpy.task import Task
-from easeml_plpy.value_types import JSON, Array, Pause
+from easeml_plpy.columns.task import Task
+from easeml_plpy.server.errors import CorruptCheckpoint, InvalidArgument, InvalidData, ShapeMismatch, VersionMismatch
+from easeml_plpy.server.value_types import JSON, Array, Pause
+from easeml_plpy.states.checkpoint import Checkpoint, Payload, load
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from easeml_plpy import checkpoint
 from easeml_plpy.architectures import Architecture, Config
-from easeml_plpy.errors import CorruptCheckpoint, NotAllowed
-from easeml_plpy.layout import ViewColumn
-from easeml_plpy.task import Task
+from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.task import Task
+from easeml_plpy.server.errors import CorruptCheckpoint, NotAllowed
+from easeml_plpy.server.value_types import JSON, Array, Pause
+from easeml_plpy.states import checkpoint
 from easeml_plpy.trainers.committee import FoldedTrial
 from easeml_plpy.trainers.contract import (
     AnsweringTrial,
@@ -31,7 +32,6 @@ from easeml_plpy.trainers.contract import (
     read_trial,
     state_header,
 )
-from easeml_plpy.value_types import JSON, Array, Pause
 
 if TYPE_CHECKING:
     import torch

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from easeml_plpy import checkpoint, metrics
 from easeml_plpy.architectures import Architecture, Config, IncrementalEstimator
-from easeml_plpy.architectures.incremental import BATCH_ROWS
-from easeml_plpy.errors import CorruptCheckpoint, InvalidData, NotReady, TrialFailed
-from easeml_plpy.task import Task
+from easeml_plpy.architectures.tables.incremental import BATCH_ROWS
+from easeml_plpy.columns.task import Task
+from easeml_plpy.metrics import metrics
+from easeml_plpy.server.errors import CorruptCheckpoint, InvalidData, NotReady, TrialFailed
+from easeml_plpy.server.value_types import Array, Pause
+from easeml_plpy.states import checkpoint
 from easeml_plpy.trainers.contract import (
     Blueprint,
     Rows,
@@ -33,7 +35,6 @@ from easeml_plpy.trainers.contract import (
     state_header,
     visit_order,
 )
-from easeml_plpy.value_types import Array, Pause
 
 if TYPE_CHECKING:
     import torch

@@ -9,15 +9,15 @@ from easeml_db.decisions.hopper.allocation.registry import (
     create_allocation,
     needs_gangs,
 )
-from easeml_db.decisions.hopper.contract import Placement
-from easeml_db.decisions.hopper.estimates import UnitSeconds
-from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.decisions.hopper.schedulers.contract import Placement
+from easeml_db.decisions.hopper.schedulers.estimates import UnitSeconds
+from easeml_db.decisions.hopper.work.run_work import RunWork
 from easeml_db.errors import InvalidArgument
 from easeml_db.simulated import SimulatedWorld, new_run
 from easeml_db.words.training_unit import n_steps_total
 from tests.toy_allocation import NAME, OneAfterAnother
-from tests.unit.planned_worlds import one_stage
-from tests.unit.test_coordinator import check_complete, one_second, serve, slots
+from tests.unit.coordinator.planned_worlds import one_stage
+from tests.unit.coordinator.test_coordinator import check_complete, one_second, serve, slots
 
 
 def test_a_further_allocation_is_one_line(monkeypatch):

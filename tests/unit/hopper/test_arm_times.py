@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from easeml_db.decisions.hopper.arm_times import MAX_TIMED, ArmTimes
+from easeml_db.decisions.hopper.work.arm_times import MAX_TIMED, ArmTimes
 from easeml_db.simulated import new_run
 from easeml_db.words.trial import Trial
 

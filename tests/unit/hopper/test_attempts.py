@@ -1,6 +1,6 @@
 """Attempts that failed: counted by trial, and the slot of the last one avoided."""
 
-from easeml_db.decisions.hopper.attempts import Attempts
+from easeml_db.decisions.hopper.work.attempts import Attempts
 
 
 def test_attempts_count_by_trial_and_the_last_slot_is_avoided():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from easeml_db.decisions.hopper.dispatcher import Dispatcher
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.simulated import new_run
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import PILOT

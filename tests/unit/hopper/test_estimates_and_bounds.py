@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.decisions.hopper.bounds import shared_bound, workload_bound
-from easeml_db.decisions.hopper.contract import Placement, Workload
-from easeml_db.decisions.hopper.estimates import ObservedUnit, UnitSeconds
+from easeml_db.decisions.hopper.schedulers.bounds import shared_bound, workload_bound
+from easeml_db.decisions.hopper.schedulers.contract import Placement, Workload
+from easeml_db.decisions.hopper.schedulers.estimates import ObservedUnit, UnitSeconds
 from easeml_db.errors import InvalidArgument
 from easeml_db.words.training_unit import n_steps_total, unit_at
 from easeml_db.words.trial import Trial

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from easeml_db.decisions.hopper.gang_places import GangPlaces
+from easeml_db.decisions.hopper.work.gang_places import GangPlaces
 from easeml_db.words.trial import Trial
 
 TWO_OF_FOUR = {slot: 1 + (slot > 4) for slot in range(1, 9)}  # slots 1 to 4 of instance 1, 5 to 8 of instance 2

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_db.decisions.hopper.allocation.auto import gangs_pay
-from easeml_db.decisions.hopper.gangs import Scaling, gang_of, gang_slots, gangs_to_start, whole_round
+from easeml_db.decisions.hopper.work.gangs import Scaling, gang_of, gang_slots, gangs_to_start, whole_round
 from easeml_db.words.training_unit import after, n_steps_total
 from easeml_db.words.trial import Trial
 

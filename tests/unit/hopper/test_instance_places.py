@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from easeml_db.decisions.hopper.instance_places import place
+from easeml_db.decisions.hopper.work.instance_places import place
 
 FOUR = {0: 4, 1: 4}
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.decisions.hopper.contract import Candidate, Placement
-from easeml_db.decisions.hopper.longest_remaining import LongestRemaining
+from easeml_db.decisions.hopper.schedulers.contract import Candidate, Placement
+from easeml_db.decisions.hopper.schedulers.longest_remaining import LongestRemaining
 
 N_PARTITIONS = 3
 SLOTS = (10, 11, 12, 13)

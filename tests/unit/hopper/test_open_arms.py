@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.decisions.hopper.open_arms import OpenArms
+from easeml_db.decisions.hopper.work.open_arms import OpenArms
 from easeml_db.simulated import new_run
 
 NAMES = ("a", "b", "c")

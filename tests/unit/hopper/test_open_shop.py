@@ -9,9 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from easeml_db.decisions.hopper.milp import solve_open_shop
-from easeml_db.decisions.hopper.open_shop import OpenShopSchedule, dense, earliest
-from easeml_db.decisions.hopper.vector_rearrangement import padded_to_equal_loads, steinitz_order, vector_rearrangement
+from easeml_db.decisions.hopper.schedulers.milp import solve_open_shop
+from easeml_db.decisions.hopper.schedulers.open_shop import OpenShopSchedule, dense, earliest
+from easeml_db.decisions.hopper.schedulers.vector_rearrangement import (
+    padded_to_equal_loads,
+    steinitz_order,
+    vector_rearrangement,
+)
 from easeml_db.errors import InvalidArgument
 
 lengths = st.one_of(st.just(0.0), st.floats(0.125, 8.0, width=16))

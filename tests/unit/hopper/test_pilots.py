@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from easeml_db.decisions.hopper.attempts import Attempts
-from easeml_db.decisions.hopper.contract import Placement
-from easeml_db.decisions.hopper.estimates import UnitSeconds
-from easeml_db.decisions.hopper.pilots import PilotQueue, pilots_on
-from easeml_db.decisions.hopper.run_work import RunWork
-from easeml_db.decisions.hopper.schedulers import MAX_SIMULATED_UNITS
+from easeml_db.decisions.hopper.schedulers.contract import Placement
+from easeml_db.decisions.hopper.schedulers.estimates import UnitSeconds
+from easeml_db.decisions.hopper.schedulers.registry import MAX_SIMULATED_UNITS
+from easeml_db.decisions.hopper.work.attempts import Attempts
+from easeml_db.decisions.hopper.work.pilots import PilotQueue, pilots_on
+from easeml_db.decisions.hopper.work.run_work import RunWork
 from easeml_db.simulated import new_run
 from easeml_db.words.training_unit import PILOT
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from easeml_db.decisions.hopper.dispatcher import Dispatcher
-from easeml_db.decisions.hopper.open_runs import OpenRuns
-from easeml_db.decisions.hopper.own_slots import OwnSlots
-from easeml_db.decisions.hopper.placements import Placements
-from easeml_db.decisions.hopper.slot_board import SlotBoard
-from easeml_db.decisions.hopper.tenant_limits import TenantLimits
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
+from easeml_db.decisions.hopper.dispatch.open_runs import OpenRuns
+from easeml_db.decisions.hopper.dispatch.placements import Placements
+from easeml_db.decisions.hopper.dispatch.reserved_slots import OwnSlots
+from easeml_db.decisions.hopper.dispatch.slot_board import SlotBoard
+from easeml_db.decisions.hopper.dispatch.tenant_limits import TenantLimits
 from easeml_db.simulated import new_run
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import TrainingUnit

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from easeml_db.decisions.hopper.contract import Placement
-from easeml_db.decisions.hopper.estimates import UnitSeconds
-from easeml_db.decisions.hopper.longest_remaining import LongestRemaining
-from easeml_db.decisions.hopper.planning import MAX_CELLS, Planning, asked_scheduler, workload_of
-from easeml_db.decisions.hopper.slot_orders import SlotOrderFollower
+from easeml_db.decisions.hopper.schedulers.choice import MAX_CELLS, Planning, asked_scheduler, workload_of
+from easeml_db.decisions.hopper.schedulers.contract import Placement
+from easeml_db.decisions.hopper.schedulers.estimates import UnitSeconds
+from easeml_db.decisions.hopper.schedulers.longest_remaining import LongestRemaining
+from easeml_db.decisions.hopper.schedulers.slot_orders import SlotOrderFollower
 from easeml_db.simulated import new_run
 from easeml_db.words.run import Search
 

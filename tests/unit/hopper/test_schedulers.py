@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.decisions.hopper.contract import Candidate, Placement, Workload
-from easeml_db.decisions.hopper.longest_remaining import LongestRemaining
-from easeml_db.decisions.hopper.makespan_simulation import simulate
-from easeml_db.decisions.hopper.schedulers import (
+from easeml_db.decisions.hopper.schedulers.contract import Candidate, Placement, Workload
+from easeml_db.decisions.hopper.schedulers.longest_remaining import LongestRemaining
+from easeml_db.decisions.hopper.schedulers.makespan_simulation import simulate
+from easeml_db.decisions.hopper.schedulers.registry import (
     SCHEDULERS,
     check_fit,
     choose_scheduler,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.decisions.hopper.slot_board import SlotBoard
+from easeml_db.decisions.hopper.dispatch.slot_board import SlotBoard
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import TrainingUnit
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from easeml_db.decisions.hopper.open_runs import OpenRuns
-from easeml_db.decisions.hopper.slot_board import SlotBoard
-from easeml_db.decisions.hopper.tenant_limits import TenantLimits
+from easeml_db.decisions.hopper.dispatch.open_runs import OpenRuns
+from easeml_db.decisions.hopper.dispatch.slot_board import SlotBoard
+from easeml_db.decisions.hopper.dispatch.tenant_limits import TenantLimits
 from easeml_db.simulated import new_run
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import TrainingUnit

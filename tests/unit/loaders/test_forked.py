@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from easeml_loaders.forked import MOST_AHEAD, read_in_processes
-from easeml_plpy.errors import InvalidArgument
+from easeml_plpy.server.errors import InvalidArgument
 
 Bytes = NDArray[np.uint8]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from easeml_loaders import json_lines
 from easeml_loaders.json_lines import Json, inputs_of, lines_of_json, read_json
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 VALUES: st.SearchStrategy[Json] = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text('ab\n\\"ü', max_size=5),

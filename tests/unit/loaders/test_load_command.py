@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from easeml_db.cli import main
-from easeml_db.cli.load import load, parse_types
+from easeml_db.cli.data.load import load, parse_types
 
 
 def test_types_are_split_as_csv() -> None:

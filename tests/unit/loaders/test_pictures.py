@@ -19,7 +19,7 @@ from easeml_loaders.pictures import (
     picture_size,
     read_picture,
 )
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 WANTED = Wanted((4, 6, 3), frozenset({"a", "b"}))
 

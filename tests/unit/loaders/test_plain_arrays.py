@@ -12,7 +12,7 @@ from easeml_loaders.binary_copy import encode_rows
 from easeml_loaders.picture_labels import Skipped, Wanted
 from easeml_loaders.pictures import array_source
 from easeml_loaders.plain_arrays import copied_pictures
-from easeml_plpy.errors import InvalidData
+from easeml_plpy.server.errors import InvalidData
 
 PIXELS = np.arange(5 * 24, dtype=np.uint8).reshape(5, 4, 6)
 CLASSES = Wanted((4, 6, 1), frozenset({"a", "ünder", "10", "2"}))

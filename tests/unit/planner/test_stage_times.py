@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from easeml_db.decisions.hopper.contract import Placement, Workload
-from easeml_db.decisions.hopper.longest_remaining import LongestRemaining
-from easeml_db.decisions.hopper.makespan_simulation import simulate
+from easeml_db.decisions.hopper.schedulers.contract import Placement, Workload
+from easeml_db.decisions.hopper.schedulers.longest_remaining import LongestRemaining
+from easeml_db.decisions.hopper.schedulers.makespan_simulation import simulate
 from easeml_db.decisions.planner.job import Job, Load, Stage, TrialProfile, halving_job
 from tests.unit.planner.jobs import prices, simulator
 

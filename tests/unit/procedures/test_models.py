@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.contract import WORST, SearchArguments, StartTrial, TrialHistory
-from easeml_db.decisions.procedures.drawing import ConfigSequence
-from easeml_db.decisions.procedures.largest_budget import n_good, n_varied
-from easeml_db.decisions.procedures.tree_parzen import Observation, TreeParzenModel
+from easeml_db.decisions.procedures.halving.largest_budget import n_good, n_varied
+from easeml_db.decisions.procedures.sampling.drawing import ConfigSequence
+from easeml_db.decisions.procedures.sampling.tree_parzen import Observation, TreeParzenModel
 from easeml_db.decisions.search_space.configs import key_of
 from easeml_db.decisions.search_space.parsing import SearchSpace
 

@@ -8,7 +8,7 @@ import pytest
 
 from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.contract import ContinueTrial, SearchArguments, StartTrial, StopTrial, TrialHistory
-from easeml_db.decisions.procedures.perturbation import perturbable, perturbed
+from easeml_db.decisions.procedures.population.perturbation import perturbable, perturbed
 
 POPULATION = {"population": 10, "interval": 2}
 

@@ -5,8 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.decisions.procedures.portfolio import choose_portfolio, greedy_cover, losses_of
 from easeml_db.decisions.procedures.proposal import begin_search
+from easeml_db.decisions.procedures.race.portfolio import choose_portfolio, greedy_cover, losses_of
 from tests.unit.procedures.conftest import DECAY, RATE
 
 SPECS = json.dumps([{"architecture": "line", "hyperparameters": [RATE, DECAY]}])

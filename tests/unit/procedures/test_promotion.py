@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.contract import ContinueTrial, SearchArguments, StopTrial, TrialHistory
-from easeml_db.decisions.procedures.promotion import bracket_decisions
+from easeml_db.decisions.procedures.halving.promotion import bracket_decisions
 from easeml_db.decisions.procedures.rungs import Rung, halving_bracket
 
 BRACKET = (Rung(5, 1), Rung(2, 3))

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_db.decisions.procedures import PROCEDURES, drawing
+from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.contract import SearchArguments, StartTrial, TrialHistory
 from easeml_db.decisions.procedures.creation import create_procedure
 from easeml_db.decisions.procedures.proposal import begin_search
+from easeml_db.decisions.procedures.sampling import drawing
 from easeml_db.decisions.search_space import sampling
 from easeml_db.decisions.search_space.parsing import parse_search_space
 from easeml_db.errors import InvalidArgument

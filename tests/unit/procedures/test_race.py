@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from easeml_db.decisions.procedures.budget import DEFAULT_SECONDS, MOST_EPOCHS, complete_budget
 from easeml_db.decisions.procedures.contract import ContinueTrial, SearchArguments, StartTrial, StopTrial, TrialHistory
-from easeml_db.decisions.procedures.lanes import LANE_PATIENCE, TRIAL_PATIENCE, Lane, is_stalled, next_station
-from easeml_db.decisions.procedures.race import RaceProcedure
+from easeml_db.decisions.procedures.race.race import RaceProcedure
+from easeml_db.decisions.procedures.race.race_candidates import (
+    LANE_PATIENCE,
+    TRIAL_PATIENCE,
+    Lane,
+    is_stalled,
+    next_station,
+)
 from easeml_db.decisions.search_space.parsing import parse_search_space
 from tests.unit.procedures.conftest import SPECS
 

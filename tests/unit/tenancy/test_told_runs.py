@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from easeml_db.decisions.tenancy.told_runs import MAX_STANDINGS, ToldRuns
+from easeml_db.decisions.tenancy.recorded_standings import MAX_STANDINGS, ToldRuns
 from tests.unit.tenancy.test_pool import Tables
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from easeml_db.decisions.hopper.allocation.data_parallel import DataParallel
-from easeml_db.decisions.hopper.gangs import Scaling
-from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.decisions.hopper.work.gangs import Scaling
+from easeml_db.decisions.hopper.work.run_work import RunWork
 from easeml_db.words.training_unit import TrainingUnit
 
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from easeml_db.decisions.hopper.allocation.contract import Choice, SlotOffer, Start
 from easeml_db.decisions.hopper.allocation.hopping import Hopping
-from easeml_db.decisions.hopper.batches import BatchGains, batch_width
-from easeml_db.decisions.hopper.planning import PILOTED
-from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.decisions.hopper.schedulers.choice import PILOTED
+from easeml_db.decisions.hopper.work.batches import BatchGains, batch_width
+from easeml_db.decisions.hopper.work.run_work import RunWork
 from easeml_db.words.run import UNPLANNED, Run
 from easeml_db.words.training_unit import PILOT, TrainingUnit, next_unit, open_partitions
 from easeml_db.words.trial import Trial

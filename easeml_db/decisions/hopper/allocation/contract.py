@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from easeml_db.decisions.hopper.contract import Cached, Placement
-from easeml_db.decisions.hopper.planning import SchedulerChoice
-from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.decisions.hopper.schedulers.choice import SchedulerChoice
+from easeml_db.decisions.hopper.schedulers.contract import Cached, Placement
+from easeml_db.decisions.hopper.work.run_work import RunWork
 from easeml_db.decisions.trial_groups.allocation import AllocationLog
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile, Sample
 from easeml_db.words.topology import Device

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 
 from easeml_db.decisions.hopper.allocation.contract import Allocation, Choice, SlotOffer, Start
 from easeml_db.decisions.hopper.allocation.hopping import Hopping, bracket_of
-from easeml_db.decisions.hopper.contract import Placement
-from easeml_db.decisions.hopper.gangs import GangSlots, able_slots, gang_slots, gangs_to_start
-from easeml_db.decisions.hopper.planning import SchedulerChoice
-from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.decisions.hopper.schedulers.choice import SchedulerChoice
+from easeml_db.decisions.hopper.schedulers.contract import Placement
+from easeml_db.decisions.hopper.work.gangs import GangSlots, able_slots, gang_slots, gangs_to_start
+from easeml_db.decisions.hopper.work.run_work import RunWork
 from easeml_db.words.training_unit import TrainingUnit
 from easeml_db.words.trial import Trial
 

@@ -13,11 +13,11 @@ import math
 from collections.abc import Callable, Sequence
 
 from easeml_db.decisions.hopper.allocation.contract import Allocation, Choice, SlotOffer, Start
-from easeml_db.decisions.hopper.contract import Assignment, Cached, Candidate, Placement, Scheduler, lead_of
-from easeml_db.decisions.hopper.gangs import whole_round
-from easeml_db.decisions.hopper.pilots import PilotQueue
-from easeml_db.decisions.hopper.planning import PILOTED, Planning, SchedulerChoice, asked_scheduler
-from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.decisions.hopper.schedulers.choice import PILOTED, Planning, SchedulerChoice, asked_scheduler
+from easeml_db.decisions.hopper.schedulers.contract import Assignment, Cached, Candidate, Placement, Scheduler, lead_of
+from easeml_db.decisions.hopper.work.gangs import whole_round
+from easeml_db.decisions.hopper.work.pilots import PilotQueue
+from easeml_db.decisions.hopper.work.run_work import RunWork
 from easeml_db.errors import InvalidArgument
 from easeml_db.words.run import Run
 from easeml_db.words.training_unit import next_unit, open_partitions, round_number

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from easeml_db.decisions.hopper.allocation.contract import SlotOffer
 from easeml_db.decisions.hopper.allocation.data_parallel import DataParallel
-from easeml_db.decisions.hopper.gang_places import GangPlaces
-from easeml_db.decisions.hopper.gangs import GangSlots
-from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.decisions.hopper.work.gang_places import GangPlaces
+from easeml_db.decisions.hopper.work.gangs import GangSlots
+from easeml_db.decisions.hopper.work.run_work import RunWork
 from easeml_db.words.trial import Trial
 
 

@@ -11,7 +11,7 @@ from easeml_db.decisions.hopper.allocation.data_parallel import DataParallel
 from easeml_db.decisions.hopper.allocation.hopping import Hopping
 from easeml_db.decisions.hopper.allocation.planned import Planned
 from easeml_db.decisions.hopper.allocation.water_filling import water_filling
-from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.decisions.hopper.work.run_work import RunWork
 from easeml_db.errors import InvalidArgument
 
 PLANNED = "planned"

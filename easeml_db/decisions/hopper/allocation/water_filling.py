@@ -12,13 +12,13 @@ from dataclasses import replace
 
 from easeml_db.decisions.hopper.allocation.contract import Allocation, Choice, NewProfile, Profiles, SlotOffer, Start
 from easeml_db.decisions.hopper.allocation.hopping import Hopping
-from easeml_db.decisions.hopper.device_profiler import TrialSlots
-from easeml_db.decisions.hopper.device_sharing import DeviceSharing
-from easeml_db.decisions.hopper.gangs import able_slots, gang_of, whole_round
-from easeml_db.decisions.hopper.pilots import PilotQueue
-from easeml_db.decisions.hopper.planning import PILOTED, asked_scheduler
-from easeml_db.decisions.hopper.profiling import Profiling
-from easeml_db.decisions.hopper.run_work import RunWork
+from easeml_db.decisions.hopper.allocation.profiling import Profiling
+from easeml_db.decisions.hopper.schedulers.choice import PILOTED, asked_scheduler
+from easeml_db.decisions.hopper.work.device_profiler import TrialSlots
+from easeml_db.decisions.hopper.work.device_sharing import DeviceSharing
+from easeml_db.decisions.hopper.work.gangs import able_slots, gang_of, whole_round
+from easeml_db.decisions.hopper.work.pilots import PilotQueue
+from easeml_db.decisions.hopper.work.run_work import RunWork
 from easeml_db.decisions.trial_groups.allocation import AllocationLog
 from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.words.topology import Device

@@ -11,7 +11,7 @@ from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.series.design import SERIES_TRAINING
 from easeml_plpy.architectures.size import Size
-from easeml_plpy.task import Task
+from easeml_plpy.columns.task import Task
 
 if TYPE_CHECKING:
     from torch import nn

@@ -14,7 +14,7 @@ from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.series.design import width
 from easeml_plpy.architectures.size import Size
 from easeml_plpy.architectures.torch_hyperparameters import DROPOUT
-from easeml_plpy.task import Task
+from easeml_plpy.columns.task import Task
 
 N_BITS, N_WRITTEN = 16, 8
 """Of a number that is read, and of one that is written."""

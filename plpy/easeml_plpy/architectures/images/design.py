@@ -18,9 +18,9 @@ from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.images.hyperparameters import AUGMENTATION, IMAGE_TRAINING, WIDTH
 from easeml_plpy.architectures.images.layers import Chain, Shape
-from easeml_plpy.architectures.pictures import IMAGE_RANKS, Picture, object_to_small_images, picture_of
+from easeml_plpy.architectures.images.pictures import IMAGE_RANKS, Picture, object_to_small_images, picture_of
 from easeml_plpy.architectures.size import Size
-from easeml_plpy.task import Task
+from easeml_plpy.columns.task import Task
 
 if TYPE_CHECKING:
     from torch import nn

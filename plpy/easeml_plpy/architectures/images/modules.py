@@ -18,7 +18,7 @@ from easeml_plpy.architectures.images.layers import (
     Shape,
     Shrink,
 )
-from easeml_plpy.architectures.pictures import Picture
+from easeml_plpy.architectures.images.pictures import Picture
 
 
 def network(layers: Chain, shape: Shape) -> nn.Sequential:

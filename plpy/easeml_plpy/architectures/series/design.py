@@ -21,7 +21,7 @@ from easeml_plpy.architectures.torch_hyperparameters import (
     LABEL_SMOOTHING,
     TORCH_HYPERPARAMETERS,
 )
-from easeml_plpy.task import Task
+from easeml_plpy.columns.task import Task
 
 if TYPE_CHECKING:
     from torch import nn

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.series.design import series_architecture, series_of, width
 from easeml_plpy.architectures.size import Size
-from easeml_plpy.task import Task
+from easeml_plpy.columns.task import Task
 
 if TYPE_CHECKING:
     from torch import nn

@@ -8,7 +8,7 @@ from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.series.design import Tokens, n_layers, series_architecture, series_of
 from easeml_plpy.architectures.size import Size
-from easeml_plpy.task import Task
+from easeml_plpy.columns.task import Task
 
 if TYPE_CHECKING:
     from torch import nn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from easeml_plpy.architectures.pictures import Picture
+from easeml_plpy.architectures.images.pictures import Picture
 from easeml_plpy.architectures.tensors.critic import critic_maps
 from easeml_plpy.architectures.tensors.design import KERNEL, Levels
 from easeml_plpy.architectures.tensors.modules import PictureToPicture, resized

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
-from easeml_plpy.architectures.pictures import Picture, picture_of, picture_of_shape
+from easeml_plpy.architectures.images.pictures import Picture, picture_of, picture_of_shape
 from easeml_plpy.architectures.size import Size
 from easeml_plpy.architectures.torch_hyperparameters import TORCH_HYPERPARAMETERS
-from easeml_plpy.task import Task
+from easeml_plpy.columns.task import Task
 
 if TYPE_CHECKING:
     from torch import nn

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from easeml_plpy.architectures.images.modules import BatchNorm, ToPicture
-from easeml_plpy.architectures.pictures import Picture
+from easeml_plpy.architectures.images.pictures import Picture
 from easeml_plpy.architectures.tensors.design import KERNEL, Levels
 
 

@@ -13,7 +13,7 @@ from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.series.design import series_of
 from easeml_plpy.architectures.size import Size
 from easeml_plpy.architectures.tensors.design import TRAINING
-from easeml_plpy.task import Task
+from easeml_plpy.columns.task import Task
 
 if TYPE_CHECKING:
     from torch import nn

@@ -15,8 +15,8 @@ from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.series.design import SERIES_TRAINING, width
 from easeml_plpy.architectures.size import Size
 from easeml_plpy.architectures.torch_hyperparameters import DROPOUT
-from easeml_plpy.errors import InvalidArgument
-from easeml_plpy.task import Objects, Task
+from easeml_plpy.columns.task import Objects, Task
+from easeml_plpy.server.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from torch import nn

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import nn
 
-from easeml_plpy.task import Objects
+from easeml_plpy.columns.task import Objects
 
 
 class Level(NamedTuple):

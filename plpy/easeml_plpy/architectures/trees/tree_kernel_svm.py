@@ -23,12 +23,12 @@ import numpy as np
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
-from easeml_plpy.architectures.incremental import BATCH_ROWS, IncrementalEstimator
 from easeml_plpy.architectures.size import Size
-from easeml_plpy.architectures.stochastic_gradient import sgd_class
+from easeml_plpy.architectures.tables.incremental import BATCH_ROWS, IncrementalEstimator
+from easeml_plpy.architectures.tables.stochastic_gradient import sgd_class
 from easeml_plpy.architectures.trees.design import objects_of
-from easeml_plpy.task import Objects, Task
-from easeml_plpy.value_types import Array
+from easeml_plpy.columns.task import Objects, Task
+from easeml_plpy.server.value_types import Array
 
 CACHED_NUMBERS = 1 << 19
 """Of all objects of some trees: what stays in the processor's cache is made five times as fast."""

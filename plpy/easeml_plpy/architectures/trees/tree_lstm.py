@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from easeml_plpy.architectures.trees.design import tree_architecture
-from easeml_plpy.task import Objects
+from easeml_plpy.columns.task import Objects
 
 if TYPE_CHECKING:
     from easeml_plpy.architectures.trees.modules import Cell

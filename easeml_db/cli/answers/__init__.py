@@ -1,0 +1,1 @@
+"""Commands for answers: prediction, evaluation, drift, files."""

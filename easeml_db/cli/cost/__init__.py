@@ -1,0 +1,1 @@
+"""Commands for cost and time: plans, forecasts, prices."""

@@ -1,0 +1,1 @@
+"""The demo: one run, several tenants, or a cluster."""

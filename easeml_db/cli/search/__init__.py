@@ -1,0 +1,1 @@
+"""Commands for searches: start, watch, report, replay."""

@@ -1,0 +1,1 @@
+"""Commands for whoever runs the server: private servers, coordinator, slots, segments, backups."""

@@ -1,0 +1,217 @@
+"""How the doctor judges what it has checked: facts in, findings out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from easeml_db import __version__
+from easeml_db.cli.terminal.statements import Row
+from easeml_db.local.binaries import MIN_MAJOR
+from easeml_db.local.processes import WAITING_THREADS
+
+REQUIRED = ("numpy", "torch", "safetensors", "easeml_plpy", "easeml_db")
+OWN = ("easeml_plpy", "easeml_db")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: its subject, its result (ok, warn, fault), what was found, what to do."""
+
+    check: str
+    status: Literal["ok", "warn", "fault"]
+    message: str
+    todo: str = ""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The environment of this very command: its Python and the folder its packages are in."""
+
+    python: str
+    libraries: str
+    closed_folder: str | None
+
+
+def this_environment() -> Environment:
+    """Return where the running package is installed, and which folder keeps other users out of it."""
+    import easeml_plpy
+
+    libraries = Path(easeml_plpy.__file__).resolve().parent.parent
+    closed = next(
+        (str(folder) for folder in (libraries, *libraries.parents) if not folder.stat().st_mode & 0o001), None
+    )
+    return Environment(sys.version.split()[0], str(libraries), closed)
+
+
+def server_finding(server: Row) -> Finding:
+    """Check the server's version."""
+    message = f"PostgreSQL {server['version']}, database {server['database']}"
+    if server["major"] < MIN_MAJOR:
+        return Finding("server", "fault", message, f"Use PostgreSQL {MIN_MAJOR} or newer.")
+    return Finding("server", "ok", message)
+
+
+def plpython_finding(server: Row) -> Finding:
+    """Check that the server has PL/Python."""
+    if server["has_plpython3u"]:
+        return Finding("plpython3u", "ok", "available")
+    todo = f"On the server's machine: apt-get install postgresql-plpython3-{server['major']}"
+    return Finding("plpython3u", "fault", "the server has no PL/Python", todo)
+
+
+def extension_finding(server: Row) -> Finding:
+    """Check that the extension is there in the version of this package."""
+    installed, available = server["installed_version"], server["available_version"]
+    files = "" if available == __version__ else "On the server's machine, as root: easeml install --files-only\n"
+    if installed is None:
+        todo = f"{files}As a superuser in this database: CREATE EXTENSION easeml CASCADE;"
+        return Finding("extension", "fault", f"easeml is not installed in database {server['database']}", todo)
+    if installed != __version__:
+        message = f"easeml {installed} is installed, this package is {__version__}"
+        return Finding(
+            "extension", "fault", message, f"{files}As a superuser: ALTER EXTENSION easeml UPDATE TO '{__version__}';"
+        )
+    return Finding("extension", "ok", f"easeml {installed}")
+
+
+def python_finding(facts: Row, here: Environment) -> Finding:
+    """Check that the server's Python can load this environment's compiled packages."""
+    theirs, ours = _minor(facts["python"]), _minor(here.python)
+    message = f"the server runs Python {facts['python']}"
+    if theirs == ours:
+        return Finding("python", "ok", message)
+    message += f", this environment is of {here.python}"
+    todo = f"Make the environment with the server's Python: python{theirs} -m venv ..."
+    return Finding("python", "fault" if facts["faults"] else "warn", message, todo)
+
+
+def module_findings(facts: Row, here: Environment, server: Row, *, is_private: bool) -> Iterator[Finding]:
+    """Check each package that the server needs: found, in the right version, from the right place."""
+    how = how_to_find_packages(here, server, is_private=is_private)
+    own = facts["modules"].get("easeml_plpy")
+    for name in (*REQUIRED, "sklearn"):
+        if name in facts["faults"]:
+            status: Literal["warn", "fault"] = "fault" if name in REQUIRED else "warn"
+            yield Finding(name, status, facts["faults"][name], how)
+        elif name in facts["modules"]:
+            yield _module_finding(name, facts["modules"][name], own, how)
+
+
+def _module_finding(name: str, module: Row, own: Row | None, how: str) -> Finding:
+    message = f"{module['version']} in {_folder(module)}"
+    if name in OWN and module["version"] != __version__:
+        message = f"the server has {message}, this package is {__version__}"
+        return Finding(name, "fault", message, f"{how}\nThen restart coordinators and reconnect open sessions.")
+    if name == "numpy" and own and _folder(module) != _folder(own):
+        message += f", not beside easeml_plpy in {_folder(own)}"
+        return Finding(
+            name, "warn", message, f"Packages of two places break each other: name the environment first.\n{how}"
+        )
+    return Finding(name, "ok", message)
+
+
+def how_to_find_packages(here: Environment, server: Row, *, is_private: bool) -> str:
+    """Return the setting that makes the server find this environment's packages."""
+    closed = f"Let the server's user into {here.closed_folder} (chmod o+x), or move the environment.\n"
+    prefix = closed if here.closed_folder else ""
+    if is_private:
+        return f"{prefix}Start the private server from this environment: easeml down; easeml up"
+    own = {"PYTHONPATH": here.libraries, **WAITING_THREADS}
+    lines = "\n".join(f"{name} = '{value}'" for name, value in own.items())
+    return f"{prefix}{_where_to_set(server)}\n{lines}"
+
+
+def _where_to_set(server: Row) -> str:
+    """Say where to set them: Debian has them in /etc/postgresql/VERSION/CLUSTER, with the environment beside them."""
+    parts = Path(server["config_file"] or f"/etc/postgresql/{server['major']}/main/postgresql.conf").parts
+    if len(parts) < 5 or parts[:3] != ("/", "etc", "postgresql"):
+        return "Set these in the environment of whatever starts the server, then restart it:"
+    version, cluster = parts[3:5]
+    folder = f"/etc/postgresql/{version}/{cluster}"
+    return f"Put these lines into {folder}/environment, then: pg_ctlcluster {version} {cluster} restart"
+
+
+def device_finding(facts: Row) -> Finding:
+    """Report the devices that torch sees in the server."""
+    devices = facts.get("devices")
+    if not devices:
+        return Finding("devices", "fault", "unknown without torch", "See torch above.")
+    return Finding("devices", "ok", ", ".join(devices))
+
+
+def segment_findings(segments: Sequence[Row]) -> Iterator[Finding]:
+    """Say which segments are other servers, and what was against each when it was last looked at."""
+    nodes = [segment for segment in segments if segment["service"] is not None]
+    able = [node["segment_name"] for node in nodes if node["refusal"] is None]
+    if able:
+        yield Finding("segments", "ok", f"nothing is known against {', '.join(able[:8])}")
+    for node in nodes:
+        if node["refusal"] is not None:
+            todo = f"easeml segments check {node['segment_name']}"
+            yield Finding("segments", "fault", f"{node['segment_name']} trains nothing: {node['refusal']}", todo)
+
+
+def slot_findings(
+    slots: Sequence[Row], facts: Row | None, n_cores: int | None, nodes: Collection[str] = ()
+) -> Iterator[Finding]:
+    """Check that there are slots, and that this machine has what they are bound to.
+
+    Slots of `nodes`, segments that are other servers, name devices and use cores of those.
+    """
+    if not slots:
+        yield Finding("slots", "fault", "there are none", "SELECT easeml.set_slots(2);")
+        return
+    yield Finding(
+        "slots", "ok", ", ".join(f"{slot['slot_name']} ({slot['device']}, {slot['status']})" for slot in slots[:8])
+    )
+    slots = [slot for slot in slots if slot["segment_name"] not in nodes]
+    devices = (facts or {}).get("devices")
+    for slot in slots:
+        if devices and slot["device"] not in devices and not slot["device"].startswith("cpu:"):
+            message = f"{slot['slot_name']} is bound to {slot['device']}, the server sees {', '.join(devices)}"
+            todo = f"SELECT easeml.set_slots({len(slots)}, device => 'cpu');"
+            yield Finding("slots", "fault", message, todo)
+    threads = {  # of a named share of the CPU, those of one of its slots
+        slot["device"] if slot["device"] != "cpu" else slot["slot_name"]: slot["n_threads"]
+        for slot in slots
+        if slot["device"].startswith("cpu")
+    }
+    n_threads = sum(threads.values())
+    if n_cores and n_threads > n_cores:
+        message = f"{n_threads} threads on {n_cores} cores stand in each other's way"
+        n_slots = min(len(slots), n_cores)
+        yield Finding(
+            "slots", "warn", message, f"SELECT easeml.set_slots({n_slots}, n_threads => {n_cores // n_slots});"
+        )
+
+
+def coordinator_finding(last: Row | None, *, is_private: bool) -> Finding:
+    """Check that a coordinator is alive, and of this version."""
+    todo = "easeml up" if is_private else "easeml coordinator --dsn ... (as a member of easeml_coordinator)"
+    if last is None:
+        return Finding("coordinator", "fault", "there has never been one", f"Start one: {todo}")
+    who = f"process {last['process_id']} on {last['host']}"
+    if not last["is_alive"]:
+        message = f"{who}: last sign of life {last['heartbeat_age_seconds']:.0f} s ago" + (
+            ", stopped in good order" if last["stopped_at"] else ""
+        )
+        return Finding("coordinator", "fault", message, f"Start one: {todo}. Open runs go on by themselves.")
+    message = f"{who}, heartbeat {last['heartbeat_age_seconds']:.1f} s ago"
+    if last["version"] != __version__:
+        return Finding(
+            "coordinator", "warn", f"{message}, version {last['version']}", f"Restart it with {__version__}."
+        )
+    return Finding("coordinator", "ok", message)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _folder(module: Row) -> str:
+    """Return the folder on the path in which a package was found."""
+    return str(Path(module["file"]).parent.parent)

@@ -1,0 +1,152 @@
+"""easeml segments: places that hold partitions, on this server or on others."""
+
+from __future__ import annotations
+
+import click
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from easeml_db.cli.server.topology_commands import place_command
+from easeml_db.cli.terminal.connection import database, dsn_option
+from easeml_db.cli.terminal.listing import group_options, listing_group, read_rows
+from easeml_db.cli.terminal.output import print_json, print_rows, say
+from easeml_db.cli.terminal.statements import Connection, call, rows
+from easeml_db.errors import EasemlError, InvalidArgument
+from easeml_db.postgres.nodes.citus_coordinator.connections import install_delegated
+from easeml_db.postgres.nodes.greenplum.facts import installation
+from easeml_db.postgres.nodes.node_installation import check_installer, update_segment
+from easeml_db.postgres.nodes.nodes import CITUS, GREENPLUM, OWN_DDL, Node, execute_script, hold, look_at, visited
+
+COLUMNS = {
+    "segment_name": "segment", "service": "service", "n_slots": "slots", "n_active_slots": "active",
+    "n_partitions": "partitions", "n_bytes": "bytes", "refusal": "refusal",
+}  # fmt: skip
+# As bytes: a text would be shown to the user, and has its line breaks escaped.
+INSTALLATION = """
+SELECT convert_to(easeml.install_greenplum_views(service => %s, host => %s, port => %s), 'UTF8') AS script
+"""
+REMOVAL = "SELECT convert_to(easeml.remove_greenplum_views(), 'UTF8') AS script"
+PLACE = click.argument("place", metavar="SEGMENT")
+
+
+def _print(dsn: str | None, as_json: bool) -> None:
+    found = read_rows(dsn, "segments")
+    shown = {key: title for key, title in COLUMNS.items() if key not in ("service", "refusal") or _any(found, key)}
+    print_rows(found, as_json=as_json, empty="no segments", columns=shown)
+
+
+def _any(found: list[dict[str, object]], key: str) -> bool:
+    return any(row[key] for row in found)
+
+
+segments = listing_group("segments", "List segments (without a command), or add, check, drain and remove them.", _print)
+
+
+@segments.command("add")
+@click.argument("name", metavar="SEGMENT")
+@click.option("--service", help="Another server, by its name in pg_service.conf (default: a part of this server).")
+@click.option(
+    "--engine", default="postgres", help="What that server is: postgres (default), citus: a worker, or greenplum."
+)
+@click.option(
+    "--content", type=int,
+    help="Of a cluster's coordinator: which segment of Greenplum (0, 1, ...), which worker of Citus (its groupid).",
+)  # fmt: skip
+@group_options
+def add(name: str, service: str | None, engine: str, content: int | None, dsn: str | None, as_json: bool) -> None:
+    """Add SEGMENT: a place that holds partitions; give it slots next. Another server is checked first."""
+    with database(dsn) as connection, connection.transaction():
+        call(connection, "add_segment", name, service=service, engine=engine, content=content)
+        if service is not None:
+            _look_at(connection, name)
+    _print(dsn, as_json)
+
+
+@segments.command("check")
+@PLACE
+@group_options
+def check(place: str, dsn: str | None, as_json: bool) -> None:
+    """Check the server of SEGMENT now: versions, packages, devices, and what prevents its use."""
+    with database(dsn) as connection:
+        _look_at(connection, place)
+        facts = call(connection, "segment_facts", place)
+    print_json(facts)
+
+
+@segments.command("install")
+@click.argument("service")
+@click.option("--grant", "role", help="Role by which the coordinator works there: made a member of easeml_segment.")
+@click.option(
+    "--engine", type=click.Choice(["postgres", CITUS, GREENPLUM]), default="postgres",
+    help="greenplum: SERVICE is the coordinator of a Greenplum cluster (default: postgres).",
+)  # fmt: skip
+@click.option(
+    "--delegated", "is_delegated", is_flag=True,
+    help="With --engine citus: SERVICE is the cluster's coordinator, and installs it on all workers.",
+)  # fmt: skip
+def install_segment(service: str, role: str | None, engine: str, is_delegated: bool) -> None:
+    """Create the extension easeml_segment on the server of SERVICE, whose role must be a superuser there."""
+    if is_delegated and engine != CITUS:
+        raise InvalidArgument("--delegated: expected --engine citus", hint="Other clusters need no such thing.")
+    with visited(service) as connection:
+        check_installer(service, connection, role)
+        if engine == GREENPLUM:
+            (said,) = [row["version"] for row in connection.execute("SELECT version()")]
+            script = installation(said)
+            connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
+            connection.execute(script.encode())
+        elif is_delegated:
+            install_delegated(connection)
+        else:
+            connection.execute(OWN_DDL)
+            connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
+            update_segment(service, connection)
+        if role is not None:
+            connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
+    more = {GREENPLUM: f" --engine {GREENPLUM} --content 0", CITUS: f" --engine {CITUS}"}.get(engine, "")
+    more += " --content 1" if is_delegated else ""
+    say(
+        "easeml_segment is installed there; now, with the service by which the coordinator works there"
+        f"{f' as role {role}' if role else ''}: easeml segments add NAME --service ...{more}"
+    )
+
+
+@segments.command("views")
+@click.argument("service")
+@click.option("--control", metavar="SERVICE", help="Service in pg_service.conf there that leads to the control server.")
+@click.option("--host", help="Host of the control server as the cluster reaches it, where there is no such service.")
+@click.option("--port", type=int, help="Its port (default: that of the server of --dsn).")
+@click.option("--remove", is_flag=True, help="Remove what this command has made there.")
+@dsn_option
+def views(service: str, control: str | None, host: str | None, port: int | None, remove: bool, dsn: str | None) -> None:
+    """Let users of a Greenplum database start runs and read leaderboards from inside; SERVICE must log in as its
+    superuser.
+    """
+    with database(dsn) as connection:
+        made = connection.execute(REMOVAL if remove else INSTALLATION, [] if remove else [control, host, port])
+        (script,) = [row["script"] for row in made]
+    execute_script(service, script)
+    say("schema easeml is removed there" if remove else "schema easeml is there now: SELECT * FROM easeml.leaderboard")
+
+
+def _look_at(connection: Connection, segment: str) -> None:
+    """Check a server and record its facts. Raises, and also records, the reason if it cannot be a segment."""
+    (found,) = rows(connection, "node", segment=segment)
+    node = Node(**found)
+    if node.service is None:
+        raise InvalidArgument(f"segment {segment} is a part of this server", hint="easeml doctor looks at that.")
+    try:
+        facts = look_at(node.service, node.engine, node.content)
+        call(connection, "note_segment", node.segment_id, Jsonb(facts), None)
+        hold(node)
+    except EasemlError as error:
+        call(connection, "note_segment", node.segment_id, None, str(error))
+        raise
+
+
+place_command(segments, "drain_segment", PLACE, "Drain all slots of SEGMENT.", _print, is_forced=True)
+place_command(segments, "resume_segment", PLACE, "Give units again to all slots of SEGMENT.", _print)
+place_command(segments, "remove_segment", PLACE, "Remove SEGMENT, which has no slots left.", _print, is_forced=True)
+
+
+COMMANDS = (segments,)

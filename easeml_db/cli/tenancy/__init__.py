@@ -1,0 +1,1 @@
+"""Commands for tenants and the policy that serves them."""

@@ -1,0 +1,1 @@
+"""Schedulers: which trial trains next on which slot."""

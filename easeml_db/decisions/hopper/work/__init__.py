@@ -1,0 +1,1 @@
+"""The work of one run: trials, gangs, batches, pilots, and the slots that each may use."""

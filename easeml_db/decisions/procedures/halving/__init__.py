@@ -1,0 +1,1 @@
+"""Successive halving and its relatives: Hyperband, ASHA, BOHB."""

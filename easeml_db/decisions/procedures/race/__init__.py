@@ -1,0 +1,1 @@
+"""The default procedure: a race of architectures against the clock."""

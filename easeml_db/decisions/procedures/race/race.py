@@ -1,0 +1,191 @@
+"""A race of architectures against the clock: each free slot goes to the architecture that promises most per second.
+
+Every architecture is a lane, and one search sees them all. Each free place (`n_parallel` in all) goes to the lane with
+the least burden (`lanes`), which lets its best trial go on to the next station, or tries the next config: those of the
+portfolio first, then random ones. A lane whose arm is not open yet counts with the longest first epoch so far; when its
+turn comes, nothing is decided until the coordinator has opened its arm for the slot that is let go. So if epochs are
+short, all lanes begin at once; if they are long, each lane waits until those before it have had their chance. A lane
+that cannot catch up in the time left, at its pace so far, comes last. A trial that has stopped improving is stopped, a
+lane ends after a series of trials without improvement, and the run ends once all lanes have ended: its time budget is
+only the latest end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from easeml_db.decisions.procedures.contract import (
+    ContinueTrial,
+    Description,
+    PlannedRung,
+    Procedure,
+    SearchArguments,
+    StartTrial,
+    StopTrial,
+    TrialDecision,
+    TrialHistory,
+    n_training,
+)
+from easeml_db.decisions.procedures.race.race_candidates import (
+    FURTHER_EPOCHS,
+    Lane,
+    is_stalled,
+    is_waiting,
+    next_station,
+    seconds_left,
+)
+from easeml_db.decisions.procedures.rungs import Rung, planned
+from easeml_db.decisions.procedures.sampling.drawing import ConfigSequence
+from easeml_db.decisions.search_space.configs import Config, key_of
+from easeml_db.decisions.search_space.parsing import SearchSpace
+from easeml_db.decisions.search_space.specs import RESERVED
+
+HELD = 5.0  # burden of a lane that is not open, in squares of the seconds of the longest epoch so far
+DEFAULT_N_CONFIGS = 64  # of each architecture: what two minutes hold of small networks on a small table
+
+
+class RaceProcedure(Procedure):
+    """`n_configs` counts over all architectures. Measurements and their durations decide, so two runs with the same
+    seed may train different trials; each of them can be replayed.
+    """
+
+    description: ClassVar[Description] = Description(
+        "all architectures against the clock: slots go where the metric improves fastest, until nothing improves",
+        options=("eta", "n_parallel", "ensemble", "refit"),
+        is_run_wide=True,
+    )
+
+    def __init__(self, arguments: SearchArguments) -> None:
+        super().__init__(arguments)
+        self._eta, self._n_parallel = self._options.eta(), self._options.n_parallel()
+        self._options.flag("ensemble")  # false: the end of the run makes none (sql/functions/run_ending.sql)
+        self._options.flag("refit")  # false: no member trains again on validation rows (units/refitting.py)
+        self._max_seconds = arguments.max_seconds
+        n_of_lane = self._n_wanted or DEFAULT_N_CONFIGS
+        self._configs = {
+            subspace.architecture: _LaneConfigs(
+                ConfigSequence(SearchSpace((subspace,)), arguments.seed),
+                arguments.portfolio.get(subspace.architecture, ()),
+                n_of_lane,
+            )
+            for subspace in arguments.space.subspaces
+        }
+        n_there = sum(configs.count() for configs in self._configs.values())
+        self._n_configs = min(n_there, self._n_wanted or n_there)
+
+    def preview(self) -> list[PlannedRung]:
+        """Return caps, because the number of trials for which there is time is unknown."""
+        return planned([tuple(Rung(self._n_configs, n_epochs) for n_epochs in dict.fromkeys((1, self.max_epochs)))])
+
+    def most_trials_of(self, architecture: str) -> int:
+        return self._configs[architecture].count()
+
+    def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
+        """Give up trials that improve no more, begin every lane, and keep `n_parallel` trials in training."""
+        decisions: list[TrialDecision] = []
+        trials = list(history)
+        while (decision := self._next(trials)) is not None:
+            decisions.append(decision)
+            _carry_out(decision, trials)
+        return decisions
+
+    def _next(self, trials: Sequence[TrialHistory]) -> TrialDecision | None:
+        waiting = [trial for trial in trials if is_waiting(trial, self.max_epochs)]
+        stalled = next((trial for trial in waiting if is_stalled(trial)), None)
+        if stalled is not None:
+            return StopTrial(stalled.trial_number)
+        lanes, n_left = self._lanes(trials), self._n_configs - len(trials)
+        unstarted = next((name for name, lane in lanes.items() if n_left > 0 and not lane.trials), None)
+        if unstarted is not None:
+            return self._start(unstarted, 0)
+        n_busy = n_training([trial for trial in trials if not trial.is_held], self.max_epochs)
+        if n_busy >= self._n_parallel:
+            return None
+        for name in self._by_burden(lanes, seconds_left(trials, self._max_seconds)):
+            if lanes[name].is_held:
+                return None
+            step = self._step(name, lanes[name], n_left > 0)
+            if step is not None:
+                return step
+        return StopTrial(waiting[0].trial_number) if waiting and not n_busy else None
+
+    def _lanes(self, trials: Sequence[TrialHistory]) -> dict[str, Lane]:
+        by_name: dict[str, list[TrialHistory]] = {name: [] for name, configs in self._configs.items() if configs.at(0)}
+        for trial in trials:
+            by_name[str(trial.config[RESERVED])].append(trial)
+        return {name: Lane(tuple(of_lane), self.max_epochs, self._eta) for name, of_lane in by_name.items()}
+
+    def _by_burden(self, lanes: Mapping[str, Lane], left: float) -> list[str]:
+        """Return the lanes in the order in which they are served, with `left` seconds to go; those in their first epoch
+        are last."""
+        leader = max(lanes.values(), key=lambda lane: lane.best)
+        dearest = max((lane.seconds_per_epoch for lane in lanes.values()), default=0.0)
+        # A lane whose first trial failed or was stopped will not be measured by it, and keeps no other from opening.
+        is_opening = dearest > 0 and any(
+            lane.n_training and not lane.is_held and not lane.is_measured for lane in lanes.values()
+        )
+        order = {name: k for k, name in enumerate(lanes)}
+
+        def key(name: str) -> tuple[int, float, int, int]:
+            lane = lanes[name]
+            if not lane.is_held and not lane.is_measured:
+                return 2, 0.0, lane.n_training, order[name]
+            further = FURTHER_EPOCHS * (dearest if lane.is_held else lane.seconds_per_epoch)
+            is_late = lane.best < leader.best and max(further, lane.seconds_behind(leader)) > left
+            if lane.is_held:
+                return int(is_opening or is_late), HELD * dearest**2, 0, order[name]
+            is_spread = lane.best < leader.best and lane.is_spreading
+            return int(is_late or is_spread), lane.burden(leader.best), lane.n_training, order[name]
+
+        return sorted(lanes, key=key)
+
+    def _step(self, name: str, lane: Lane, may_start: bool) -> TrialDecision | None:
+        promoted = lane.promotable()
+        if promoted is not None:
+            return ContinueTrial(promoted.trial_number, next_station(promoted.n_epochs, self.max_epochs))
+        return None if not may_start or lane.is_settled() else self._start(name, len(lane.trials))
+
+    def _start(self, name: str, position: int) -> StartTrial | None:
+        config = self._configs[name].at(position)
+        return None if config is None else StartTrial(config, 1)
+
+
+class _LaneConfigs:
+    """The configs of a lane by position: those of the portfolio, then random ones, each once, `n_configs` at most."""
+
+    def __init__(self, sequence: ConfigSequence, portfolio: Sequence[Config], n_configs: int) -> None:
+        self._sequence, self._n_configs = sequence, n_configs
+        self._known = list({key_of(config): config for config in portfolio}.values())
+        self._unseen: Iterator[Config] = sequence.unseen(list(self._known))
+
+    def at(self, position: int) -> Config | None:
+        """Return the config at a position from 0; None where there are no more."""
+        while len(self._known) <= position < self._n_configs:
+            config = next(self._unseen, None)
+            if config is None:
+                break
+            self._known.append(config)
+        return self._known[position] if position < min(len(self._known), self._n_configs) else None
+
+    def count(self) -> int:
+        """Return how many there are."""
+        self.at(self._n_configs - 1)
+        return min(len(self._known), self._n_configs)
+
+
+def _carry_out(decision: TrialDecision, trials: list[TrialHistory]) -> None:
+    """Change the history as the tables will be once the decision is carried out."""
+    match decision:
+        case StartTrial(config, n_epochs):
+            trials.append(TrialHistory(0, config, "waiting", target_epochs=n_epochs))
+        case ContinueTrial(number, n_epochs):
+            _replace(trials, number, status="waiting", target_epochs=n_epochs)
+        case StopTrial(number):
+            _replace(trials, number, status="stopped")
+
+
+def _replace(trials: list[TrialHistory], trial_number: int, **changes: object) -> None:
+    place = next(k for k, trial in enumerate(trials) if trial.trial_number == trial_number)
+    trials[place] = replace(trials[place], **changes)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Procedures that draw configs and train each to the end."""

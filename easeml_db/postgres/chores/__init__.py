@@ -1,0 +1,1 @@
+"""What the coordinator repeats beside its loop: vacuum, forecasts, refreshes."""

@@ -1,0 +1,32 @@
+"""The session of a slot on a worker of Citus that only the coordinator of its cluster is asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from easeml_db.errors import SlotLost
+from easeml_db.postgres.nodes.citus_coordinator.store import DelegatedStore
+from easeml_db.postgres.nodes.node_session import WORK, NodeUnitSession
+from easeml_db.postgres.sessions.unit_session import Result
+
+
+class DelegatedUnitSession(NodeUnitSession):
+    """As on any node, but for the unit itself, whose call Citus delegates."""
+
+    _store: DelegatedStore
+
+    async def call(self, procedure: str, text: str) -> Result:
+        """Do an order and return what came of it. A session that was cancelled, or met another node than its own, is
+        not used again: the next one looks for the worker anew."""
+        try:
+            return await super().call(procedure, text)
+        except SlotLost:
+            await self.close()
+            raise
+
+    async def _called(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
+        statement = self._store.worker.unit(WORK[procedure], text, json.dumps(opened))
+        row = await (await self._remote.execute(statement)).fetchone()
+        told: dict[str, Any] = (row or {})["result"]
+        return told

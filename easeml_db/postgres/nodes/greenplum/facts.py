@@ -1,0 +1,119 @@
+"""What a segment of a Greenplum cluster says of itself, whom it serves, and how a database is made ready for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from easeml_db import __version__
+from easeml_db.errors import NotAllowed, NotFound
+from easeml_db.postgres.extension_files import sql_folder
+from easeml_db.postgres.nodes.greenplum.dialects import server_of
+
+Facts = dict[str, Any]
+Row = Mapping[str, Any]
+SERVER: LiteralString = """
+SELECT n.identity, (SELECT h.holder FROM easeml_segment.holders h WHERE h.content = {content}) AS holder,
+    easeml_segment.version() AS extension, version() AS server, current_database()::text AS database,
+    current_setting('port') AS port,
+    (SELECT count(*) FROM gp_segment_configuration c WHERE c.role = 'p' AND c.content >= 0)::integer AS n_segments,
+    (SELECT min(k.segment_key) FROM easeml_segment.keys k WHERE k.gp_segment_id = {content}) AS key
+FROM easeml_segment.node n
+"""
+# Grouped by the key, as a unit: alone it would run on the coordinator.
+ON_SEGMENT: LiteralString = """
+SELECT z.facts FROM (SELECT k.segment_key, min(k.segment_key), easeml_segment.facts_of_segment() AS facts
+    FROM easeml_segment.keys k WHERE k.gp_segment_id = {content} AND k.segment_key = {key}
+    GROUP BY k.segment_key OFFSET 0) z
+"""
+HOLDER: LiteralString = "SELECT holder FROM easeml_segment.holders WHERE content = {content}"
+HOLD: LiteralString = "INSERT INTO easeml_segment.holders (content, holder) VALUES ({content}, {holder})"
+
+
+def server_query(content: int) -> sql.Composed:
+    """Return the query of what the cluster says."""
+    return sql.SQL(SERVER).format(content=sql.Literal(content))
+
+
+def segment_query(content: int, found: Row) -> sql.Composed:
+    """Return the query of what a segment's Python says. Raises NotFound where there is no such segment."""
+    if found["key"] is None:
+        n_segments = found["n_segments"]
+        raise NotFound(
+            f"its cluster has no segment {content}, it has {n_segments}", hint=f"content: 0 to {n_segments - 1}."
+        )
+    return sql.SQL(ON_SEGMENT).format(content=sql.Literal(content), key=sql.Literal(found["key"]))
+
+
+def facts_of(content: int, found: Row, told: str) -> Facts:
+    """Put together what cluster and segment said. Raises NotReady."""
+    version = server_of(found["server"]).version
+    names = ("holder", "extension", "database", "port")
+    return {
+        **{name: found[name] for name in names},
+        "identity": f"{found['identity']}/{content}",
+        "server": version,
+        "greenplum": {"version": version, "content": content, "n_segments": found["n_segments"]},
+        **json.loads(told),
+    }
+
+
+def check_holder(held: str | None, token: str) -> bool:
+    """Say whether a segment is yet to be held by a token. Raises NotAllowed where it serves another segment."""
+    if held is not None and held != token:
+        raise NotAllowed(
+            "this segment of the cluster serves another segment already",
+            hint="If that one is gone: DELETE FROM easeml_segment.holders WHERE content = ... there.",
+        )
+    return held is None
+
+
+def hold_query(content: int, token: str) -> sql.Composed:
+    """Return the statement by which a segment serves a token."""
+    return sql.SQL(HOLD).format(content=sql.Literal(content), holder=sql.Literal(token))
+
+
+def holder_query(content: int) -> sql.Composed:
+    """Return the query of whom a segment serves."""
+    return sql.SQL(HOLDER).format(content=sql.Literal(content))
+
+
+def look_now(connection: psycopg.Connection[dict[str, Any]], content: int) -> Facts:
+    """Return what a segment says, through a plain connection. Raises what is against it, psycopg.Error."""
+    found = connection.execute(server_query(content)).fetchone() or {}
+    told = connection.execute(segment_query(content, found)).fetchone() or {}
+    return facts_of(content, found, told["facts"])
+
+
+def hold_now(connection: psycopg.Connection[dict[str, Any]], content: int, token: str) -> None:
+    """Have a segment serve a token and no other. Raises NotAllowed."""
+    row = connection.execute(holder_query(content)).fetchone()
+    if check_holder(None if row is None else row["holder"], token):
+        connection.execute(hold_query(content, token))
+
+
+async def look(connection: psycopg.AsyncConnection[dict[str, Any]], content: int) -> Facts:
+    """Return what a segment says, in the session that units are going to use: it has imported what they need then."""
+    found = await (await connection.execute(server_query(content))).fetchone() or {}
+    told = await (await connection.execute(segment_query(content, found))).fetchone() or {}
+    return facts_of(content, found, told["facts"])
+
+
+async def hold(connection: psycopg.AsyncConnection[dict[str, Any]], content: int, token: str) -> None:
+    """Have a segment serve a token and no other. Raises NotAllowed."""
+    row = await (await connection.execute(holder_query(content))).fetchone()
+    if check_holder(None if row is None else row["holder"], token):
+        await connection.execute(hold_query(content, token))
+
+
+def installation(said: str) -> str:
+    """Return the statements that make a database of a cluster ready whose server says this as version(). Their user is
+    a superuser there. Raises NotReady."""
+    folder = sql_folder() / "greenplum"
+    is_distributed = folder / server_of(said).dialect.is_distributed
+    text = (folder / "easeml_segment.sql").read_text(encoding="utf-8").replace("{version}", __version__)
+    return text.replace("{is_distributed}", is_distributed.read_text(encoding="utf-8").strip())

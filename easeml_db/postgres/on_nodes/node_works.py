@@ -1,0 +1,156 @@
+"""The session of a packing or a job on one node, and what a node says in words of ours.
+
+Where only the coordinator of a Citus cluster is reached, the same session is about a worker (delegated_works.py):
+whoever works with it does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import sql
+
+from easeml_db.errors import (
+    EasemlError,
+    InvalidData,
+    NotAllowed,
+    OutOfSpace,
+    RowsHeld,
+    ServerUnavailable,
+    SlotLost,
+    from_sqlstate,
+)
+from easeml_db.postgres.connection import server_error, unit_error
+from easeml_db.postgres.nodes.node_store import NodeStore
+from easeml_db.postgres.nodes.nodes import Node, connect_node, node_error, unreachable
+
+T = TypeVar("T")
+Told = dict[str, Any]
+Columns = Mapping[str, str]
+"""Names of columns and their types, as SQL writes both."""
+STEP = "SELECT easeml_segment.pack_on_node(%s, %s::jsonb) AS found"
+SILENCE_SECONDS, LOOK_SECONDS = 20.0, 10.0
+READING = "On that server, GRANT the tenant's role TO the role that the service names, or SELECT on the table."
+PASSING = (ServerUnavailable, RowsHeld, OutOfSpace, SlotLost)
+"""What is over some day: the packing is tried again."""
+
+
+class NodeWork:
+    """A session on a node for one packing or job; its errors say which segment it is."""
+
+    def __init__(self, node: Node, store: NodeStore) -> None:
+        self.node, self.store, self.connection = node, store, store.connection
+        self.lock = asyncio.Lock()
+
+    async def step(self, name: str, told: Told) -> Told:
+        """Do a step of packing there; return what it found."""
+        (row,) = await self.execute(STEP, name, json.dumps(told))
+        return {**row["found"], "segment": self.node.segment_name}
+
+    async def execute(self, statement: str, *values: object) -> list[dict[str, Any]]:
+        """Execute a statement there; return its rows. Raises ServerUnavailable where the node answers nobody."""
+        async with told_by(self.node):
+            return await self._watched(asyncio.ensure_future(self._rows(statement, values)))
+
+    async def asked(self, statement: str, *values: object) -> Told:
+        """Return the one value of a statement, `found`. An error that comes as a value is raised."""
+        (row,) = await self.execute(statement, *values)
+        found: Told = row["found"]
+        if "failure" in found:
+            raise named(self.node, _told_error(found["failure"]))
+        return found
+
+    async def unit(self, work: str, order: str, context: str) -> Told:
+        """Do a unit there, which commits; return what it told."""
+        (row,) = await self.execute(f"CALL easeml_segment.{work}(%s::jsonb, %s::jsonb, NULL)", order, context)
+        told: Told = row["result"]
+        return told
+
+    def read(self, query: sql.Composable, columns: Columns) -> sql.Composable:
+        """Return what a COPY asks for what a query returns there. `columns`: their names and types."""
+        return query
+
+    async def set_up(self, settings: Mapping[str, str]) -> None:
+        """Do nothing: the session was opened with these settings."""
+
+    async def _rows(self, statement: str, values: Sequence[object]) -> list[dict[str, Any]]:
+        cursor = await self.connection.execute(statement.encode(), list(values))
+        return await cursor.fetchall() if cursor.description else []
+
+    async def _watched(self, work: asyncio.Future[T]) -> T:
+        """Wait for however long it takes, as long as the node answers others: one that is stopped keeps connections."""
+        try:
+            while not (await asyncio.wait([work], timeout=SILENCE_SECONDS))[0]:
+                await self._look()
+        except BaseException:
+            work.cancel()
+            await asyncio.wait([work])
+            raise
+        return work.result()
+
+    async def _look(self) -> None:
+        """Open another session there for a moment. Raises ServerUnavailable."""
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._visit()
+        except (TimeoutError, EasemlError) as error:
+            raise unreachable(self.node.service) from error
+
+    async def _visit(self) -> None:
+        """Open another session there for a moment."""
+        await (await connect_node(self.node.service, "easeml looks", {})).close()
+
+
+@asynccontextmanager
+async def told_by(node: Node) -> AsyncIterator[None]:
+    """Turn what a node says into an error of the project's that names its segment."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise named(node, _found(node, error)) from error
+
+
+def named(node: Node, found: EasemlError) -> EasemlError:
+    """Return an error whose message says which segment it is of."""
+    message = f"segment {node.segment_name}: {found.message}"
+    return type(found)(message, detail=found.detail, hint=found.hint)
+
+
+def _told_error(failure: Told) -> EasemlError:
+    """Return an error that a node has told of as a value."""
+    error = from_sqlstate(*(failure[name] for name in ("sqlstate", "message", "detail", "hint")))
+    return (
+        NotAllowed(f"the service may not read there ({error})", hint=READING)
+        if failure["sqlstate"] == "42501"
+        else error
+    )
+
+
+def _found(node: Node, error: psycopg.Error) -> EasemlError:
+    if error.sqlstate == "42501" and "easeml_segment" not in str(error):
+        return NotAllowed(f"the service may not read there ({server_error(error).message})", hint=READING)
+    if error.sqlstate is not None and error.sqlstate.startswith("ML"):
+        return server_error(error)
+    found = unit_error(error)
+    if isinstance(found, PASSING):
+        return found
+    return node_error(node.service, error) if error.sqlstate == "42501" else InvalidData(found.message)
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Wait for all, then raise the first error of them: nothing goes on behind the back of whoever closes."""
+    done = await asyncio.gather(*work, return_exceptions=True)
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in done if not isinstance(each, BaseException)]
+
+
+async def on_all(works: Mapping[str, NodeWork], name: str, told: Told, own: Callable[[str], Told]) -> list[Told]:
+    """Do a step on all nodes side by side; `own` adds what only one of them is told."""
+    return await all_of(work.step(name, {**told, **own(segment)}) for segment, work in works.items())

@@ -1,0 +1,1 @@
+"""Sessions of slots: units are called on them, watched and ended."""

@@ -1,0 +1,109 @@
+"""The warm session of one slot: units are called on it, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any, TypeVar
+
+import psycopg
+
+from easeml_db.errors import ServerCrashed
+from easeml_db.postgres.connection import connect, unit_error
+from easeml_db.postgres.sessions.unit_session import Result
+
+SETTINGS = {
+    "client_connection_check_interval": "1s",  # a killed coordinator's units end within a second
+    "statement_timeout": "0",
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    # A tenant's open transaction costs a slot no more; its unit runs again later. Less than the second after which the
+    # server looks for circles: where two wait for each other it is the service that gives way, and not a tenant.
+    "lock_timeout": "500ms",
+    "jit": "off",
+}
+SHOW_IDLE = """
+UPDATE easeml.slots s SET unit_started_at = NULL WHERE s.slot_id = %s AND s.unit_started_at IS NOT NULL
+    AND (s.backend_pid = pg_backend_pid() OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = s.backend_pid))
+"""
+SHOW_START = """
+UPDATE easeml.slots SET start_seconds = start_seconds || jsonb_build_object('session', %s::float8) WHERE slot_id = %s
+"""
+
+CRASHED = "the server restarted while this unit ran; probably out of memory"
+
+
+class SlotSession:
+    """A connection to this server on which a slot's units run, and through which they are asked to stop."""
+
+    def __init__(self, slot_id: int, connection: psycopg.AsyncConnection[dict[str, Any]]) -> None:
+        self.slot_id = slot_id
+        self._connection = connection
+        self._is_told = False
+        connection.add_notice_handler(self._hear)
+
+    def _hear(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Note that the server ends this session on purpose: for a shutdown, or since another process crashed."""
+        self._is_told = self._is_told or (notice.sqlstate or "").startswith("57P")
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the connection is lost or closed."""
+        return self._connection.closed
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the server's process."""
+        return self._connection.info.backend_pid
+
+    async def call(self, procedure: str, text: str) -> Result:
+        """Call a procedure with an order and return its result. Raises the class of its error."""
+        try:
+            cursor = await self._connection.execute(f"CALL easeml.{procedure}(%s::jsonb, NULL)".encode(), [text])
+            row = await cursor.fetchone()
+        except psycopg.Error as error:
+            if error.sqlstate is None and self.is_closed and not self._is_told:
+                raise ServerCrashed(CRASHED) from error
+            raise unit_error(error) from error
+        result: Result = (row or {}).get("result") or {}
+        return result
+
+    async def cancel(self) -> None:
+        """Ask the unit to stop."""
+        if not self.is_closed:
+            with contextlib.suppress(psycopg.Error):  # no server, nothing to cancel
+                await self._connection.cancel_safe()
+
+    async def show_idle(self) -> None:
+        """Clear a unit that failed from the slot's row; one that is recorded does so itself."""
+        with contextlib.suppress(psycopg.Error):  # a lost session's row is cleared by the next one
+            await self._connection.execute(SHOW_IDLE, [self.slot_id])
+
+    async def show_start(self, seconds: float) -> None:
+        """Record how long it took to open this session: plans count it for each slot that starts."""
+        with contextlib.suppress(psycopg.Error):  # the row is locked: plans know the time from other slots
+            await self._connection.execute(SHOW_START, [seconds, self.slot_id])
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connection.close()
+
+
+S = TypeVar("S", bound=SlotSession)
+
+
+async def open_session(dsn: str, slot_id: int, kind: type[S]) -> S:
+    """Open and warm the session of a slot. Raises EasemlError or psycopg.Error."""
+    began = time.monotonic()
+    connection = await connect(dsn, f"easeml slot {slot_id}", **SETTINGS)
+    session = kind(slot_id, connection)
+    try:
+        # Importing torch takes seconds: better now than within the first unit.
+        await connection.execute("SELECT easeml.warm_up()")
+        await session.show_start(time.monotonic() - began)
+        await session.show_idle()
+    except (psycopg.Error, asyncio.CancelledError):
+        await session.close()
+        raise
+    return session

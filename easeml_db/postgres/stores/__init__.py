@@ -1,0 +1,1 @@
+"""The stores: what the loop reads and records, in named queries."""

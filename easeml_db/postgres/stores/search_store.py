@@ -1,0 +1,90 @@
+"""What procedures see and decide, stored in PostgreSQL."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any
+
+from easeml_db.coordinator.ports.searches import Answered
+from easeml_db.decisions.procedures.contract import TrialHistory
+from easeml_db.errors import EasemlError, NotFound
+from easeml_db.postgres.stores.off_thread import made_of
+from easeml_db.postgres.stores.store_session import StoreSession
+from easeml_db.words.run import Run
+
+# What is answered within this time is waited for: the loop would lose as much by looking for other things to do.
+SHORT_SECONDS = 0.002
+LOOK_SECONDS = 0.01
+NEVER, USUAL = 1_000_000_000, gc.get_threshold()[2]
+
+
+class PostgresSearches:
+    """SearchStore on PostgreSQL."""
+
+    def __init__(self, session: StoreSession) -> None:
+        self._session = session
+        self._thread = ThreadPoolExecutor(1, "procedures")
+
+    def close(self) -> None:
+        """Wait for no answer any more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def trial_history(self, run: Run, arm_id: int, trial_ids: Sequence[int] | None = None) -> list[TrialHistory]:
+        """Return what a procedure may know of an arm's trials, or of some of them, by trial_number; NotFound."""
+        ids = None if trial_ids is None else list(trial_ids)
+        known = {"run_id": run.run_id, "n_resumes": run.n_resumes, "arm_id": arm_id}
+        rows = await self._session.rows("read_history", trial_ids=ids, **known)
+        if not rows:
+            raise NotFound(f"run {run.run_id} is over, or was resumed meanwhile")
+        return await made_of(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])
+
+    async def answer(self, question: Callable[[], Answered], meanwhile: Callable[[float], Awaitable[None]]) -> Answered:
+        """Return the answer to a question; a long one is computed in a thread, beside the loop."""
+        future = self._thread.submit(_thought_about, question)
+        wait([future], SHORT_SECONDS)
+        while not future.done():
+            await meanwhile(LOOK_SECONDS)
+        return future.result()
+
+    async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
+        """Start, continue and stop trials, all or none; return the bytes of states pruned. Raises StaleLease, NotFound,
+        or EasemlError if the tables refuse decisions that follow from rows that a tenant has written itself.
+        """
+        try:
+            document = json.dumps(list(decisions), allow_nan=False)
+        except ValueError as error:
+            raise EasemlError(f"a decision cannot be written down: {error}") from error
+        row = await self._session.needed("apply_decisions", arm_id=arm_id, n_resumes=run.n_resumes, decisions=document)
+        return int(row["pruned_bytes"])
+
+
+def _thought_about(question: Callable[[], Answered]) -> Answered:
+    with _no_full_collection():
+        return question()
+
+
+@contextmanager
+def _no_full_collection() -> Iterator[None]:
+    """Put off to look for garbage among everything, which holds all threads: a model of ten thousand results is a
+    million objects, and gone when the question is answered. If the ports are opened anew
+    meanwhile, two threads think for a while: whichever ends puts the usual threshold back."""
+    first, second, _ = gc.get_threshold()
+    gc.set_threshold(first, second, NEVER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(first, second, USUAL)
+
+
+def _history(row: Mapping[str, Any]) -> TrialHistory:
+    scores = tuple(_score(score) for score in row["scores"])
+    return TrialHistory(**{**row, "scores": scores, "moments": tuple(row["moments"])})
+
+
+def _score(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -1,0 +1,1 @@
+"""Architectures for tables: linear models, networks, forests and boosted trees."""

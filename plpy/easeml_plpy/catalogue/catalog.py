@@ -1,0 +1,138 @@
+"""What the package can train and measure, as rows for SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+
+from easeml_plpy.architectures import ARCHITECTURES, Architecture, architecture, fits
+from easeml_plpy.architectures.registered import registered_architectures
+from easeml_plpy.architectures.tables.target_transforms import SEARCHED_TRANSFORM, TARGET_TRANSFORM, is_skewed
+from easeml_plpy.columns.encoder import NumberTarget, Target, target_from_json
+from easeml_plpy.columns.task import Objects, Task, TaskKind
+from easeml_plpy.metrics.metrics import DEFAULT_METRIC, METRICS
+from easeml_plpy.server.session import Session, tenant_entry_point
+
+# Chosen where nothing is asked for, in the order in which a run without history opens them: boosting is the fastest way
+# to a good model of a table, networks and a linear model see what trees do not, a forest stands noise that misleads
+# boosting, and images need convolutions.
+DEFAULTS_BY_RANK = {1: ("lightgbm", "mlp", "extra_trees", "linear"), 2: ("mlp", "lenet"), 3: ("mlp", "lenet")}
+# Where there are free texts, a linear model of their words comes first: it is as good as any, and quick.
+# Where tensors come out: those that fit of these.
+DEFAULTS_OF_TENSORS = ("unet", "autoencoder", "seq2seq", "mlp")
+# Where series or trees of unequal size go in.
+DEFAULTS_OF_SERIES, DEFAULTS_OF_TREES = ("gru", "lstm", "temporal_cnn", "transformer"), ("tree_lstm", "tree_rnn")
+DEFAULTS_OF_TEXTS = ("sgd", "mlp", "lightgbm", "extra_trees")
+
+
+@tenant_entry_point
+def list_architectures(session: Session) -> list[tuple[str, str, list[str], list[int], str, str, list[str]]]:
+    """Return (name, trainer, tasks, input ranks, summary, hyperparameters as JSON, made for) of every architecture."""
+    return [
+        (
+            a.name,
+            a.trainer,
+            list(a.tasks),
+            list(a.input_ranks),
+            a.summary,
+            _hyperparameters(a),
+            list(a.made_for),
+        )
+        for a in _offered(session)
+    ]
+
+
+@tenant_entry_point
+def specifications(session: Session, architectures: Sequence[str], target: str | None) -> str:
+    """Return what architectures declare of their hyperparameters, as a procedure reads it: a JSON array in their order.
+
+    Every run asks for a few of them: a query over all of the catalogue would take a millisecond.
+    """
+    return specifications_for(architectures, target)
+
+
+def specifications_for(architectures: Sequence[str], target: str | None) -> str:
+    """Return the specifications for a dataset with this target of its encoder, as JSON: if it is skewed, a search tries
+    transforms of it.
+    """
+    skewed = target is not None and _is_skewed(target_from_json(json.loads(target)))
+    known = map(architecture, architectures)
+    rows = (
+        f'{{"architecture": {json.dumps(each.name)}, "hyperparameters": {_hyperparameters(each, skewed)}}}'
+        for each in known
+    )
+    return f"[{', '.join(rows)}]"
+
+
+def _is_skewed(target: Target) -> bool:
+    if not isinstance(target, NumberTarget) or target.low is None or target.high is None:
+        return False
+    return is_skewed(target.low, target.mean, target.high)
+
+
+def _hyperparameters(chosen: Architecture, is_skewed: bool = False) -> str:
+    return _hyperparameters_of(chosen.name, is_skewed) if chosen.entry_point is None else _as_json(chosen, False)
+
+
+@cache
+def _hyperparameters_of(name: str, is_skewed: bool) -> str:
+    return _as_json(ARCHITECTURES[name], is_skewed)
+
+
+def _as_json(chosen: Architecture, is_skewed: bool) -> str:
+    """Return its hyperparameters as they are searched for a skewed target or for another."""
+    declared = chosen.hyperparameters
+    return json.dumps(
+        [(SEARCHED_TRANSFORM if is_skewed and each == TARGET_TRANSFORM else each).to_json() for each in declared]
+    )
+
+
+def _offered(session: Session) -> list[Architecture]:
+    """Return the architectures that a run may ask for: easeml's own, then those that an administrator registered."""
+    return _ours() + registered_architectures(session)
+
+
+def _ours() -> list[Architecture]:
+    return [each for each in ARCHITECTURES.values() if not each.is_derived]
+
+
+@lru_cache(maxsize=64)  # every run on a dataset asks the same
+def _fits_of_ours(wanted: Task) -> Mapping[str, str | None]:
+    """Return by name why an architecture of ours does not fit, or None."""
+    return {each.name: fits(each, wanted) for each in _ours()}
+
+
+@tenant_entry_point
+def list_metrics(session: Session) -> list[tuple[str, str, bool, bool, str]]:
+    """Return (name, task, is higher better, is default, summary) of every metric."""
+    defaults = DEFAULT_METRIC.values()
+    return [(m.name, m.task, m.is_higher_better, m.name in defaults, m.summary) for m in METRICS.values()]
+
+
+@tenant_entry_point
+def fitting_architectures(
+    session: Session,
+    task: TaskKind,
+    input_shape: Sequence[int],
+    n_outputs: int,
+    has_texts: bool,
+    output_shape: Sequence[int] | None,
+    n_links: int | None,
+) -> list[tuple[str, str | None, bool]]:
+    """Return (name, reason why it does not fit or None, is a default) of every architecture, the defaults first."""
+    objects = None if n_links is None else Objects(input_shape[-1] - 1 - n_links, n_links)
+    wanted = Task(task, tuple(input_shape), n_outputs, output_shape=tuple(output_shape or ()), objects=objects)
+    reasons = dict(_fits_of_ours(wanted)) | {
+        each.name: fits(each, wanted) for each in registered_architectures(session)
+    }
+    rank = len(wanted.input_shape)
+    defaults = DEFAULTS_OF_TEXTS if has_texts else DEFAULTS_BY_RANK.get(rank, ("linear", "mlp"))
+    if wanted.output_shape:
+        defaults = tuple(name for name in DEFAULTS_OF_TENSORS if reasons[name] is None) or ("bit_autoencoder",)
+    elif n_links is not None:
+        defaults = DEFAULTS_OF_TREES if n_links else DEFAULTS_OF_SERIES
+    elif sum(reasons[name] is None for name in defaults) < 2:
+        defaults = ("linear", "mlp")
+    names = dict.fromkeys((*defaults, *reasons))
+    return [(name, reasons[name], name in defaults) for name in names]

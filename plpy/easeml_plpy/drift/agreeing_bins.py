@@ -1,0 +1,156 @@
+"""The combination of what nodes found about their rows: the same bins and the same counts as on one server.
+
+The edges between bins are tenths of the training numbers of all nodes. No node reveals its numbers: for each tenth, all
+nodes count how many of theirs are no greater than a candidate, and bisection narrows the candidates until one is left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from easeml_plpy.drift.bins import N_BINS, CategoryBins, tenth_places
+from easeml_plpy.drift.columns import compared_columns
+from easeml_plpy.drift.measure import Seen, rows_of
+from easeml_plpy.drift.new_rows import check_counts
+from easeml_plpy.drift.on_node import bins_from
+from easeml_plpy.drift.order_keys import key_of, number_of
+from easeml_plpy.drift.training_rows import MOST_BYTES, MOST_ROWS
+from easeml_plpy.row_forms import datasets
+from easeml_plpy.server.errors import NotAllowed
+from easeml_plpy.server.session import Session, entry_point
+from easeml_plpy.server.value_types import Told
+
+
+@entry_point
+def settle_drift(session: Session, step: str, told: str) -> str:
+    """Return what follows from a step as JSON."""
+    return json.dumps(STEPS[step](session, json.loads(told)))
+
+
+def _source(session: Session, told: Told) -> Told:
+    """Settle how many rows are read, and whether targets are compared. Raises InvalidData, InvalidArgument."""
+    found = told["found"]
+    n_rows = sum(each["n_rows"] for each in found)
+    periods = {period for each in found for period in each["periods"]}
+    check_counts("the source", n_rows, len(periods))
+    step = -(-n_rows // min(each["most"] for each in found))
+    return {"has_target": all(each["has_target"] for each in found), "step": step}
+
+
+def _sizes(session: Session, told: Told) -> Told:
+    """Settle which training blocks are read: the first of each partition, as on one server."""
+    blocks = sorted(
+        (number, part, segment, n_rows, n_bytes)
+        for segment, found in zip(told["segments"], told["found"], strict=True)
+        for part, number, n_rows, n_bytes in found["blocks"]
+    )
+    if not blocks:
+        raise NotAllowed("the dataset has no training rows to compare with")
+    own: dict[str, list[list[int]]] = {segment: [] for segment in told["segments"]}
+    rows_so_far = bytes_so_far = 0
+    for number, part, segment, n_rows, n_bytes in blocks:
+        own[segment].append([part, number])
+        rows_so_far, bytes_so_far = rows_so_far + n_rows, bytes_so_far + n_bytes
+        if rows_so_far >= MOST_ROWS or bytes_so_far >= MOST_BYTES:
+            break
+    return {"blocks_by_segment": own}
+
+
+def _trained(session: Session, told: Told) -> Told:
+    """Settle the bins of categories, and between which numbers the tenths of others are."""
+    columns = [_column(each) for each in zip(*(found["columns"] for found in told["found"]), strict=True)]
+    return _with_thresholds(columns)
+
+
+def _column(facts: Sequence[Told]) -> dict[str, Any]:
+    if "seen" in facts[0]:
+        bins = CategoryBins.seen_as(np.sum([each["seen"] for each in facts], axis=0))
+        return {"place": bins.place.tolist(), "seen": bins.seen.tolist()}
+    ends = [end for each in facts for end in each["ends"]]
+    column: dict[str, Any] = {"ends": [min(ends), max(ends)] if ends else []}
+    distinct = None
+    if all(each["distinct"] is not None for each in facts):
+        distinct = sorted({number for each in facts for number in each["distinct"]})
+    if distinct is not None and len(distinct) <= N_BINS:
+        return column | {"edges": distinct[:-1]}
+    places = tenth_places(sum(each["n"] for each in facts)).tolist()
+    low, high = (key_of(end) for end in column["ends"])
+    return column | {"tenths": [[place, low, high] for place in places]}
+
+
+def _ranks(session: Session, told: Told) -> Told:
+    """Halve the intervals in which the tenths are."""
+    columns = [dict(each) for each in told["bins"]]
+    for place, keys in told["thresholds"].items():
+        n_below = np.sum([found["ranks"][place] for found in told["found"]], axis=0).tolist()
+        known = dict(zip(keys, n_below, strict=True))
+        columns[int(place)]["tenths"] = [_halved(each, known) for each in columns[int(place)]["tenths"]]
+    return _with_thresholds(columns)
+
+
+def _halved(tenth: Sequence[int], n_below: Mapping[int, int]) -> list[int]:
+    place, low, high = tenth
+    if low == high:
+        return [place, low, high]
+    middle = (low + high) // 2
+    return [place, low, middle] if n_below[middle] > place else [place, middle + 1, high]
+
+
+def _with_thresholds(columns: Sequence[Mapping[str, Any]]) -> Told:
+    """Return the columns with what is to be asked next; a column whose tenths are found has its edges."""
+    thresholds, settled = {}, []
+    for number, column in enumerate(columns):
+        tenths = column.get("tenths", [])
+        asked = sorted({(low + high) // 2 for _, low, high in tenths if low < high})
+        if asked:
+            thresholds[str(number)] = asked
+        elif tenths:
+            edges = np.unique([number_of(low) for _, low, _ in tenths]).tolist()
+            column = {"ends": column["ends"], "edges": edges}
+        settled.append(column)
+    return {"bins": settled, "thresholds": thresholds}
+
+
+def _counts(session: Session, told: Told) -> Told:
+    """Settle how the training rows of all nodes are spread."""
+    counted = zip(*(found["counts"] for found in told["found"]), strict=True)
+    trained = [np.sum(each, axis=0).tolist() for each in counted]
+    bins = [{**each, "trained": own} for each, own in zip(told["bins"], trained, strict=True)]
+    return {"bins": bins, "widths": [len(own) for own in trained]}
+
+
+def _rows(session: Session, told: Told) -> Told:
+    """Return what easeml.drift does."""
+    encoder = datasets.dataset(session, told["dataset_id"]).encoder
+    compared, bins = compared_columns(encoder, has_target=told["has_target"]), bins_from(told["bins"])
+    seen: dict[float | None, list[Seen]] = {}
+    for found in told["found"]:
+        for period, columns in found["periods"]:
+            own = seen.setdefault(period, [Seen(np.zeros_like(each.trained)) for each in bins])
+            for total, (counts, n_unseen, unseen) in zip(own, columns, strict=True):
+                total.merge(Seen(np.array(counts), n_unseen, Counter(dict(unseen))))
+    seconds = told["options"]["every_seconds"]
+    return {"rows": list(_by_period(seen, seconds, lambda found: rows_of(compared, bins, found)))}
+
+
+def _by_period(
+    seen: Mapping[float | None, list[Seen]], seconds: float, rows: Callable[[list[Seen]], Iterator[dict[str, Any]]]
+) -> Iterator[dict[str, Any]]:
+    for period in sorted(seen, key=lambda period: (period is None, period)):
+        for row in rows(seen[period]):
+            yield {"since": None if period is None else period * seconds, **row}
+
+
+STEPS: Mapping[str, Callable[[Session, Told], Told]] = {
+    "source": _source,
+    "sizes": _sizes,
+    "trained": _trained,
+    "ranks": _ranks,
+    "counts": _counts,
+    "new": _rows,
+}

@@ -1,0 +1,1 @@
+"""Trials as files: written here, checked and read elsewhere."""

@@ -1,0 +1,1 @@
+"""Metrics: additive statistics of answers, and the values that they come to."""

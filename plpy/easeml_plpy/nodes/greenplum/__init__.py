@@ -1,0 +1,1 @@
+"""Units and predictions on the segments of a Greenplum cluster."""

@@ -1,0 +1,68 @@
+"""Facts that a node reports about itself, so that a control server can refuse an unsuitable one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+from typing import Self
+
+from easeml_plpy import __version__
+from easeml_plpy.server.session import Session, Statement, entry_point, only_column
+
+PACKAGES = ("torch", "numpy", "safetensors")
+
+# Not a session of easeml's, because a node of another version must be able to report its version.
+NODE: Statement[str] = Statement(
+    "SELECT jsonb_build_object('identity', n.identity, 'holder', n.holder, 'extension', easeml_segment.version(),"
+    " 'server', current_setting('server_version'), 'database',"
+    " current_database(), 'port', current_setting('port'))::text AS facts FROM easeml_segment.node n",
+    (),
+    only_column,
+)
+HAS_CITUS: Statement[int] = Statement("SELECT count(*) AS n FROM pg_extension WHERE extname = 'citus'", (), only_column)
+CITUS: Statement[str] = Statement(
+    "SELECT jsonb_build_object('version', x.extversion, 'group', g.groupid, 'name', n.nodename, 'port',"
+    " n.nodeport)::text FROM pg_extension x CROSS JOIN pg_dist_local_group g"
+    " LEFT JOIN pg_dist_node n ON n.groupid = g.groupid AND n.noderole = 'primary' WHERE x.extname = 'citus'",
+    (),
+    only_column,
+)
+
+
+class _AnyVersion(Session):
+    """A connection to a node whose extension may be of any version."""
+
+    schema = "easeml_segment"
+
+    @classmethod
+    def of(cls, plpy: object, GD: object) -> Self:
+        """Return a session that keeps nothing."""
+        return cls(plpy)  # type: ignore[arg-type]
+
+
+def node_facts_of(session: Session) -> str:
+    """Return identity, holder, versions and devices as JSON; a package that cannot be imported has its error."""
+    versions = {name: version_of(name) for name in PACKAGES}
+    facts = json.loads(session.row(NODE)) | {"python": platform.python_version(), "package": __version__}
+    if session.row(HAS_CITUS):
+        facts["citus"] = json.loads(session.row(CITUS))
+    return json.dumps(facts | {"packages": versions, "devices": devices() if versions["torch"]["version"] else []})
+
+
+node_facts = entry_point(node_facts_of, of=_AnyVersion)
+
+
+def version_of(name: str) -> dict[str, str | None]:
+    """Return the version of a package, or why it cannot be imported."""
+    try:
+        return {"version": str(importlib.import_module(name).__version__), "fault": None}
+    except Exception as error:  # noqa: BLE001 - whatever keeps a package from importing is what is asked for
+        return {"version": None, "fault": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
+
+
+def devices() -> list[str]:
+    """Return what slots can be bound to here, as torch names it."""
+    import torch
+
+    return ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]

@@ -1,0 +1,193 @@
+"""On a node: prediction for tables that lie here, with a state that the control server has sent.
+
+The tables are read under the rules of packing: only plain tables that a role of the asker's name may read. The output
+is a new table, so that no trigger runs with the rights of the service.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from easeml_plpy.architectures import architecture
+from easeml_plpy.columns import columns as columns_of
+from easeml_plpy.columns.columns import Columns
+from easeml_plpy.columns.encoder import Encoder
+from easeml_plpy.columns.task import Task
+from easeml_plpy.packing.on_nodes.tables import check_same, may_read, open_table
+from easeml_plpy.prediction.prediction import FILLING
+from easeml_plpy.prediction.prediction_outputs import key_columns
+from easeml_plpy.prediction.probabilities import label_target
+from easeml_plpy.prediction.serving import MEMORY, Served, within_memory
+from easeml_plpy.prediction.table_prediction import TableFilling, TableRequest, check_types
+from easeml_plpy.row_forms import datasets
+from easeml_plpy.server.devices import bind
+from easeml_plpy.server.errors import InvalidArgument, NotAllowed
+from easeml_plpy.server.identifiers import schema_and_name
+from easeml_plpy.server.memory import slot_share
+from easeml_plpy.server.session import Session, Statement, node_entry_point, only_column
+from easeml_plpy.server.value_types import JSON, Told
+from easeml_plpy.states.states import read_state
+from easeml_plpy.trainers import AnsweringTrial, answering_trial
+
+Restore: TypeAlias = Callable[[str, Mapping[str, JSON], Task, bytes], AnsweringTrial]
+
+
+class _Place(NamedTuple):
+    """The place of the output: its name quoted for SQL, the rights there, and what exists there already."""
+
+    name: str
+    is_schema: bool
+    is_open: bool
+    is_ours_too: bool
+    is_taken: bool
+    remark: str | None
+
+
+PLACE = Statement(
+    """
+SELECT format('%I.%I', p.schema, p.name) AS name, n.oid IS NOT NULL AS is_schema,
+    coalesce(has_schema_privilege(r.oid, n.oid, 'CREATE'), false) AS is_open,
+    coalesce(has_schema_privilege(n.oid, 'CREATE'), false) AS is_ours_too, c.oid IS NOT NULL AS is_taken,
+    CASE c.relkind WHEN 'r' THEN obj_description(c.oid, 'pg_class') END AS remark
+FROM (VALUES ($1, $2)) p (schema, name) LEFT JOIN pg_roles r ON r.rolname = $3
+LEFT JOIN pg_namespace n ON n.nspname = p.schema LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.name
+""",
+    ("text", "text", "text"),
+    _Place,
+)
+RELATION: Statement[int] = Statement("SELECT to_regclass($1)::oid::bigint AS oid", ("text",), only_column)
+IS_MEMBER: Statement[bool] = Statement("SELECT pg_has_role($1, 'MEMBER') AS is_member", ("text",), only_column)
+QUOTED: Statement[str] = Statement("SELECT quote_ident($1) AS name", ("text",), only_column)
+LITERAL: Statement[str] = Statement("SELECT quote_literal($1) AS text", ("text",), only_column)
+STAGED = "pg_temp.easeml_staged"
+
+
+def job_limit_bytes(session: Session, told: Told) -> int:
+    """Return the memory limit of a job here: that of a slot of this node, at most that of a predicting session."""
+    own: int = told["limit"]["memory_limit_bytes"] or slot_share(told["limit"]["n_slots"])
+    given = session.kept(MEMORY)
+    return own if given is None else min(own, given)
+
+
+def trial_on_node(session: Session, told: Told, restore: Restore) -> Served:
+    """Return a trial whose state was sent here, ready to answer. Raises CorruptCheckpoint."""
+    data = datasets.dataset(session, told["dataset_id"])
+    view = architecture(told["architecture"]).view
+    with within_memory():
+        state = read_state(session, told["trial_id"], told["checkpoint_id"])
+        live = restore(told["architecture"], told["config"], data.task(view), state)
+    return Served(data, view, live, told["trial_id"], len(state))
+
+
+@node_entry_point
+def predict_on_node(session: Session, told: str) -> str:
+    """Write the output, and return JSON {"n_rows"}; an output that this job has written before stays unchanged."""
+    order = json.loads(told)
+    bind("cpu", 1, job_limit_bytes(session, order))
+    remark = remark_of(order)
+    place = place_of(session, order, remark)
+    done = rows_told(place.remark, remark)
+    if done is not None:
+        return json.dumps({"n_rows": done})
+    filling = session.kept(FILLING)
+    filling.served = trial_on_node(session, order, to_answer)
+    n_rows = _predict(session, order, place.name, filling.served.data.encoder)
+    hand_over(session, place.name, order["role"], f"{remark}{n_rows} rows")
+    return json.dumps({"n_rows": n_rows})
+
+
+def to_answer(name: str, config: Mapping[str, JSON], task: Task, state: bytes) -> AnsweringTrial:
+    """Return the trial in the form of easeml.predict_table: for prediction only."""
+    return answering_trial(architecture(name), config, task, state)
+
+
+def remark_of(told: Told) -> str:
+    """Return how the remark on an output begins, by which a job knows it again."""
+    return f"Predictions of trial {told['trial_id']} of dataset {told['dataset']}, job {told['job_id']} of easeml: "
+
+
+def rows_told(remark: str | None, ours: str) -> int | None:
+    """Return the number of rows of the existing output; None if it does not belong to this job."""
+    return int(remark.removeprefix(ours).split()[0]) if remark is not None and remark.startswith(ours) else None
+
+
+def place_of(session: Session, told: Told, remark: str) -> _Place:
+    """Return where the output goes. Raises NotAllowed, InvalidArgument."""
+    place = session.row(PLACE, *schema_and_name(told["output"]), told["role"])
+    schema = place.name.partition(".")[0]
+    if not place.is_schema:
+        raise InvalidArgument(f"output: there is no schema {schema}", hint="Make it on each node, or name another.")
+    if not place.is_open:
+        raise NotAllowed(
+            f"role {told['role']} may make no table in schema {schema}", hint="GRANT CREATE ON SCHEMA to it, there."
+        )
+    if not place.is_ours_too:
+        raise NotAllowed(
+            f"the service may make no table in schema {schema}",
+            hint="On that server, GRANT CREATE ON SCHEMA to the role that the service names.",
+        )
+    if place.is_taken and not (place.remark or "").startswith(remark):
+        raise NotAllowed(f"output: {place.name} exists already", hint="Drop it there, or give another name.")
+    return place
+
+
+def _predict(session: Session, told: Told, output: str, encoder: Encoder) -> int:
+    """Fill the output; return the number of rows."""
+    if encoder.objects is not None:
+        raise NotAllowed("series and trees go in, and no table of rows holds them", hint="Call easeml.infer.")
+    if told["probabilities"]:
+        label_target(told["dataset"], encoder, hint="Leave out probabilities => true.")
+    sources = list(dict.fromkeys(field.source for field in encoder.inputs))
+    tables = {name: open_table(session, name, told["role"], sources) for name in told["tables"]}
+    first = next(iter(tables))
+    columns = columns_of.read_columns(session, session.row(RELATION, first))
+    keys = _keys(session, told, columns, encoder, tuple(tables))
+    needed = list(dict.fromkeys([*keys, *sources]))
+    check_types(first, columns, encoder.inputs)
+    relation = one_relation(session, [name for name, _ in tables.values()], [columns[name].quoted for name in needed])
+    wanted = TableRequest(
+        None, told["trial_id"], session.row(RELATION, relation), relation, output, told["probabilities"]
+    )
+    filling = TableFilling(wanted, columns, encoder, [columns[name].quoted for name in keys])
+    return filling.fill(session, relation, output)
+
+
+def _keys(session: Session, told: Told, columns: Columns, encoder: Encoder, tables: Sequence[str]) -> list[str]:
+    """Return the columns that say which row a prediction is for; the role may read them in each table."""
+    relation = session.row(RELATION, tables[0])
+    keys, _ = key_columns(session, relation, columns, encoder.inputs, told["key"])
+    types = {name: column.type for name, column in columns.items()}
+    for table in tables:
+        may_read(session, table, told["role"], keys)
+    others = [(table, columns_of.read_columns(session, session.row(RELATION, table))) for table in tables[1:]]
+    for table, found in others:
+        columns_of.require(found, [*keys], "key", table)
+    needed = {*keys, *(field.source for field in encoder.inputs)}
+    check_same(
+        {name: types[name] for name in needed},
+        [(table, {name: column.type for name, column in found.items()}) for table, found in others],
+        tables[0],
+    )
+    return keys
+
+
+def one_relation(session: Session, tables: Sequence[str], columns: Sequence[str]) -> str:
+    """Return a relation that can be read by page: the one table, or a temporary copy of what is needed of several."""
+    if len(tables) == 1:
+        return tables[0]
+    names = ", ".join(columns)
+    rows = " UNION ALL ".join(f"SELECT {names} FROM ONLY {table}" for table in tables)
+    session.execute(f"CREATE TEMPORARY TABLE easeml_staged ON COMMIT DROP AS {rows}")
+    return STAGED
+
+
+def hand_over(session: Session, output: str, role: str, remark: str) -> None:
+    """Give the output to the role: as owner if the service may do so, else with rights to use it."""
+    quoted = session.row(QUOTED, role)
+    session.execute(f"COMMENT ON TABLE {output} IS {session.row(LITERAL, remark)}")
+    if session.row(IS_MEMBER, role):
+        session.execute(f"ALTER TABLE {output} OWNER TO {quoted}")
+    else:
+        session.execute(f"GRANT ALL ON {output} TO {quoted}")

@@ -1,0 +1,1 @@
+"""From source rows to packed blocks: reading, splitting, dealing and encoding."""

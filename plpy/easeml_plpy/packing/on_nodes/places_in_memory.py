@@ -1,0 +1,95 @@
+"""On the control server: the places of images that the sessions of the nodes hold, by numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from easeml_plpy.columns.columns import Column
+from easeml_plpy.columns.encoder import LabelTarget
+from easeml_plpy.packing import source_rows
+from easeml_plpy.packing.dealing import SPLITS
+from easeml_plpy.packing.image_rows import Labels, Shuffled, shuffle
+from easeml_plpy.packing.on_nodes.images_in_memory import IN_ORDER, TOLD_ROW
+from easeml_plpy.packing.on_nodes.request import array_from, array_text, pack_request, target_of
+from easeml_plpy.packing.on_nodes.source_columns import columns_told, settled_source, type_sql
+from easeml_plpy.packing.pack_request import PackRequest
+from easeml_plpy.packing.random_places import places_in_split
+from easeml_plpy.server.errors import InvalidData
+from easeml_plpy.server.session import Session, Statement, only_column
+from easeml_plpy.server.value_types import Array, Told
+
+RANKS = "SELECT row_number() OVER (ORDER BY l::{type}) AS rank FROM unnest($1) WITH ORDINALITY u(l, n) ORDER BY n"
+
+
+def settle_images(session: Session, told: Told) -> dict[str, Any]:
+    """Return what `settle_source` returns, and the place of each row; or nothing, and the nodes have to use tables."""
+    found = told["found"]
+    if not all("rows" in each for each in found):
+        return {}
+    wanted = pack_request(told)
+    column = columns_told(told)[wanted.target]
+    if not _are_labels(wanted, column, found):
+        return {}
+    settled = settled_source(session, told)
+    target = target_of(settled)
+    if not isinstance(target, LabelTarget):
+        return {}
+    rows = [rows_told(each) for each in found]
+    labels = _labels(session, column, target, found, rows)
+    everything = np.concatenate(rows)
+    shuffled = shuffle(session, wanted, everything["hash"], everything["k"].copy(), labels, None)
+    if shuffled is None:
+        return {}
+    counts, places = _places(shuffled, wanted.n_partitions)
+    ends = np.cumsum([len(each) for each in rows])[:-1]
+    of_nodes = {each["segment"]: array_text(own) for each, own in zip(found, np.split(places, ends), strict=True)}
+    return settled | {"rows": counts, "row_places": of_nodes}
+
+
+def rows_told(found: Told) -> Array:
+    """Return what a node has told of its rows. Raises InvalidData if it cannot be true."""
+    rows = array_from(found["rows"], TOLD_ROW)
+    codes = rows["code"]
+    if not 0 < len(rows) == found["n"] or codes.min() < 0 or codes.max() >= len(found["labels"]):
+        raise InvalidData(f"segment {found['segment']} tells of other rows than it has", hint="Pack the dataset again.")
+    return rows
+
+
+def _are_labels(wanted: PackRequest, column: Column, found: Sequence[Told]) -> bool:
+    names = {name for each in found for name in each["labels"]}
+    n_rows = sum(each["n"] for each in found)
+    is_open = source_rows.is_left_open(wanted, column)
+    return source_rows.task_of(wanted, column) == "classification" and (
+        not is_open or source_rows.are_few(n_rows, len(names))
+    )
+
+
+def _labels(
+    session: Session, column: Column, target: LabelTarget, found: Sequence[Told], rows: Sequence[Array]
+) -> Labels:
+    """Return the labels of all rows by their codes, and by their ranks in the order of this server."""
+    known: Mapping[str, int] = {label: code for code, label in enumerate(target.labels)}
+    codes = [
+        np.array([known[name] for name in each["labels"]], np.int32)[own["code"]]
+        for each, own in zip(found, rows, strict=True)
+    ]
+    whole = np.concatenate(codes)
+    if "." in column.type:  # an enum, whose labels are in its own order
+        return Labels(target.labels, whole, whole)
+    ranks: Statement[int] = Statement(RANKS.format(type=type_sql(column.type)), ("text[]",), only_column, is_kept=False)
+    return Labels(target.labels, whole, np.array(session.rows(ranks, list(target.labels)))[whole])
+
+
+def _places(shuffled: Shuffled, n_partitions: int) -> tuple[list[list[Any]], Array]:
+    """Return how many rows each split has in each partition; and of each row the place, as one number whose order is
+    that of splits by name, partitions and positions.
+    """
+    ordinals = np.array([IN_ORDER.index(split) for split in SPLITS])[shuffled.splits]
+    place = places_in_split(shuffled.splits, shuffled.k)
+    numbers = (ordinals.astype(np.int64) << 48) + (place % n_partitions << 32) + place // n_partitions
+    found, counts = np.unique(numbers >> 32, return_counts=True)
+    parts = zip(found.tolist(), counts.tolist(), strict=True)
+    return [[IN_ORDER[number >> 16], number & 0xFFFF, n] for number, n in parts], numbers

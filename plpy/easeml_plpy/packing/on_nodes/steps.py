@@ -1,0 +1,54 @@
+"""The steps of packing by name, as the coordinator calls them: on a node, then on the control server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from easeml_plpy.packing.on_nodes import (
+    assembly,
+    finishing,
+    images_in_memory,
+    pieces,
+    places_in_memory,
+    source_columns,
+    staging,
+)
+from easeml_plpy.server.session import Session, entry_point, node_entry_point
+from easeml_plpy.server.value_types import Told
+
+Step: TypeAlias = Callable[[Session, Told], dict[str, Any]]
+NODE_STEPS: Mapping[str, Step] = {
+    "images": images_in_memory.hold,
+    "source": staging.stage,
+    "places": staging.prepare,
+    "keys": staging.read_keys,
+    "texts": staging.read_texts,
+    "dictionaries": staging.read_dictionaries,
+    "pieces": pieces.pack_pieces,
+    "image_pieces": images_in_memory.pack_image_pieces,
+    "blocks": assembly.assemble,
+}
+CONTROL_STEPS: Mapping[str, Step] = {
+    "begin": source_columns.begin,
+    "images": places_in_memory.settle_images,
+    "source": source_columns.settle_source,
+    "places": source_columns.settle_places,
+    "keys": source_columns.settle_keys,
+    "texts": source_columns.settle_texts,
+    "dictionaries": source_columns.settle_dictionaries,
+    "blocks": finishing.finish,
+}
+
+
+@node_entry_point
+def pack_on_node(session: Session, step: str, told: str) -> str:
+    """Do a step on a node; return what it found."""
+    return json.dumps(NODE_STEPS[step](session, json.loads(told)))
+
+
+@entry_point
+def settle_packing(session: Session, step: str, told: str) -> str:
+    """Put together what all nodes found in a step; return what follows."""
+    return json.dumps(CONTROL_STEPS[step](session, json.loads(told)))

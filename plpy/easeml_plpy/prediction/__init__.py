@@ -1,0 +1,1 @@
+"""Answers of the trial that serves: one row, many rows, whole tables."""

@@ -1,0 +1,1 @@
+"""States of trials as bytes, and where they are stored."""

@@ -1,0 +1,1 @@
+"""Tasks: their examples, and how these are packed."""

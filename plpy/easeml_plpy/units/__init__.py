@@ -1,0 +1,1 @@
+"""Units of work on a slot: training, evaluation, whole rounds, batches, gangs, pilots, ensembles, replay."""

@@ -1,0 +1,109 @@
+"""A procedure that thinks for long keeps neither others nor the lease waiting, and answers for its own errors only."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.loop import Coordinator
+from easeml_db.coordinator.procedure_runner import ProcedureRunner
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
+from easeml_db.decisions.procedures.contract import TrialDecision
+from easeml_db.errors import NotFound
+from easeml_db.simulated import SimulatedProcess, SimulatedWorld, new_run
+from easeml_db.words.run import Run
+from easeml_db.words.topology import Slot
+from tests.unit.coordinator.test_pending_searches import halving
+
+THOUGHT_SECONDS = 40.0
+Meanwhile = Callable[[float], Awaitable[None]]
+
+
+def served(
+    monkeypatch: pytest.MonkeyPatch, *others: Run, breaking: Exception | None = None, question: Exception | None = None
+) -> tuple[SimulatedWorld, SimulatedProcess, list[float]]:
+    """Serve a run whose procedure thinks for 40 seconds at each question, beside others; return when it was asked.
+
+    `breaking` is raised by what goes on beside it, `question` by the procedure itself.
+    """
+    world = SimulatedWorld([Slot(1, "slot-1", 1)], [halving(), *others], seconds_of=lambda unit, slot_id: 1.0)
+    process = SimulatedProcess(world)
+    asked: list[float] = []
+
+    async def answer(ask: Callable[[], list[TrialDecision]], meanwhile: Meanwhile) -> list[TrialDecision]:
+        began = world.now_seconds
+        asked.append(began)
+        while world.now_seconds < began + THOUGHT_SECONDS:
+            await meanwhile(1.0)
+            if breaking is not None:
+                raise_later(breaking)
+        if question is not None:
+            raise question
+        return ask()
+
+    def raise_later(error: Exception) -> None:
+        async def broken(process_inbox_seconds: float) -> None:
+            raise error
+
+        monkeypatch.setattr(process.ports.inbox, "next", broken)
+
+    monkeypatch.setattr(process.ports.searches, "answer", answer)
+    asyncio.run(Coordinator(process.ports).serve(until_idle=True))
+    return world, process, asked
+
+
+def test_the_lease_is_kept_and_units_of_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = new_run(2, n_trials=2, n_partitions=1, max_epochs=9)
+    world, process, asked = served(monkeypatch, other)
+    assert world.tables.runs_by_id[1].status == world.tables.runs_by_id[2].status == "finished"
+    assert process.n_heartbeats >= len(asked) * THOUGHT_SECONDS / 3
+    ended = max(unit.finished_seconds for unit in world.units if unit.order.unit.run_id == 2)
+    assert ended < asked[1] + THOUGHT_SECONDS, "it was served while the first run's procedure thought"
+
+
+def test_after_a_long_thought_others_have_a_turn_before_the_next_question() -> None:
+    runs = [replace(halving(), run_id=number) for number in (1, 2)]
+    runs[1] = replace(runs[1], arms=tuple(replace(arm, arm_id=2001) for arm in runs[1].arms))
+    asked: list[int] = []
+
+    class Searches:
+        async def trial_history(self, run: Run, arm_id: int, trial_ids: list[int] | None = None) -> list:
+            asked.append(run.run_id)
+            return []
+
+        async def answer(self, ask: Callable[[], list[TrialDecision]], meanwhile: Meanwhile) -> list[TrialDecision]:
+            await meanwhile(0.01)
+            dispatcher.drop_run(asked[-1])  # so nothing follows
+            return []
+
+    async def nothing_happens(timeout_seconds: float) -> None:
+        pass
+
+    dispatcher = Dispatcher()
+    runner = ProcedureRunner(Searches(), None, Lease(None), dispatcher, nothing_happens)
+    for run in runs:
+        dispatcher.put_run(run)
+        runner.arm_opened(run.run_id, run.arms[0].arm_id)
+    for expected, until in (([1], 0.0), ([1, 2], math.inf)):
+        asyncio.run(runner.decide(5.0))
+        assert (asked, runner.held_until()) == (expected, until)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("of others"), NotFound("of others")])
+def test_what_goes_on_meanwhile_does_not_end_the_run_that_thinks(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    with pytest.raises(type(error), match="of others"):
+        served(monkeypatch, breaking=error)
+
+
+def test_what_the_procedure_raises_ends_its_own_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = new_run(2, n_trials=1, n_partitions=1, max_epochs=1)
+    world, _, _ = served(monkeypatch, other, question=RuntimeError("of its own"))
+    assert world.tables.runs_by_id[1].status == "failed"
+    assert world.tables.runs_by_id[2].status == "finished"

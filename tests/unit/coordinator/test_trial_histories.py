@@ -1,0 +1,158 @@
+"""What is known of trials between two questions is what the tables say: a procedure could not tell the difference."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from easeml_db.coordinator import procedure_runner, trial_histories
+from easeml_db.coordinator.trial_histories import TrialHistories
+from easeml_db.decisions.procedures.contract import StopTrial, TrialHistory
+from easeml_db.errors import NotFound, TrialFailed
+from easeml_db.postgres.stores.search_store import PostgresSearches
+from easeml_db.simulated import Faults
+from easeml_db.words.run import Run
+from tests.unit.coordinator.test_searches import STAGED, run_of, search_of, serve, world_of
+
+
+def told(trial: TrialHistory) -> TrialHistory:
+    """Return what a procedure can tell: a trial that waits for a slot is to it as one that has one."""
+    return replace(trial, status="waiting") if trial.status == "running" else trial
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("procedure", STAGED)
+def test_what_is_known_is_what_the_tables_say(procedure: str, fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = Faults(failure_of=lambda order: TrialFailed("it diverged") if order.unit.trial_number % 5 == 2 else None)
+    world = world_of([run_of(k, search_of(procedure, n_arms=2)) for k in (1, 2)], faults=faults if fails else None)
+    read: Counter[bool] = Counter()
+    of_arm, trial_history = TrialHistories.of_arm, world.tables.searches.trial_history
+
+    async def checked(self: TrialHistories, run: Run, arm_id: int, meanwhile: Any) -> Any:
+        found = await of_arm(self, run, arm_id, meanwhile)
+        assert [told(found[number]) for number in sorted(found)] == [
+            told(trial) for trial in trial_history(run, arm_id)
+        ]
+        return found
+
+    def counted(run: Run, arm_id: int, trial_ids: Any = None) -> Any:
+        read[trial_ids is None] += 1
+        return trial_history(run, arm_id, trial_ids)
+
+    monkeypatch.setattr(TrialHistories, "of_arm", checked)
+    monkeypatch.setattr(world.tables.searches, "trial_history", counted)
+    assert serve(world)
+    assert read[False] > read[True] > 0
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("procedure", ["successive_halving", "asha", "pbt"])
+def test_decisions_in_parts_come_to_what_they_come_to_at_once(
+    procedure: str, is_cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where somebody holds the rows of every second part: what is left follows from asking again."""
+
+    def outcome() -> list[tuple[int, str, int, int | None]]:
+        world = world_of([run_of(1, search_of(procedure, n_arms=2))])
+        apply, parts = world.tables.searches.apply_decisions, itertools.count()
+
+        def at_once(run: Run, arm_id: int, decisions: Any, lease_number: int) -> None:
+            assert len(decisions) <= procedure_runner.DECISIONS_AT_ONCE
+            if is_cut and next(parts) % 2:
+                raise NotFound("somebody is at it")
+            apply(run, arm_id, decisions, lease_number)
+
+        monkeypatch.setattr(world.tables.searches, "apply_decisions", at_once)
+        assert serve(world)
+        trials = sorted(world.tables.trials.values(), key=lambda trial: trial.trial_number)
+        return [(t.trial_number, t.status, t.n_steps_done, t.target_epochs) for t in trials]
+
+    expected = outcome()
+    monkeypatch.setattr(procedure_runner, "DECISIONS_AT_ONCE", 1)
+    monkeypatch.setattr(trial_histories, "READ_AT_ONCE", 1)
+    assert outcome() == expected
+
+
+class Parts:
+    """A search store of five trials that counts how often each was read."""
+
+    def __init__(self) -> None:
+        self.read: Counter[int] = Counter()
+
+    async def trial_history(self, run: Run, arm_id: int, trial_ids: Any = None) -> list[TrialHistory]:
+        ids = range(1, 6) if trial_ids is None else trial_ids
+        self.read.update(ids)
+        return [TrialHistory(k, {}, "waiting", (float(self.read[k]),)) for k in ids]
+
+
+def test_what_changes_between_two_parts_is_read_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_histories, "READ_AT_ONCE", 2)
+    run, store = run_of(1, search_of("random")), Parts()
+    known = TrialHistories(store)
+
+    async def meanwhile(timeout_seconds: float) -> None:
+        known.changed(7, [1])
+
+    async def forgotten(timeout_seconds: float) -> None:
+        known.forget([7])
+
+    async def reads() -> None:
+        await known.of_arm(run, 7, meanwhile)
+        known.changed(7, range(1, 6))
+        assert [trial.scores[0] for trial in (await known.of_arm(run, 7, meanwhile)).values()] == [2.0] * 5
+        assert [trial.scores[0] for trial in (await known.of_arm(run, 7, meanwhile)).values()] == [3.0] + [2.0] * 4
+        known.changed(7, range(1, 6))
+        with pytest.raises(NotFound, match="read anew"):
+            await known.of_arm(run, 7, forgotten)
+        before = store.read.copy()
+        assert len(await known.of_arm(run, 7, meanwhile)) == 5
+        assert store.read - before == Counter(range(1, 6))
+
+    asyncio.run(reads())
+
+
+def test_units_go_on_while_a_procedure_thinks() -> None:
+    """The answer waits for something that only the loop can do."""
+    is_recorded = threading.Event()
+
+    def question() -> list[Any]:
+        assert is_recorded.wait(60)
+        return [StopTrial(7)]
+
+    async def meanwhile(timeout_seconds: float) -> None:
+        is_recorded.set()
+        await asyncio.sleep(timeout_seconds)
+
+    assert asyncio.run(PostgresSearches(None).answer(question, meanwhile)) == [StopTrial(7)]  # type: ignore[arg-type]
+
+
+def test_a_store_that_is_closed_leaves_no_thread() -> None:
+    async def meanwhile(timeout_seconds: float) -> None:
+        await asyncio.sleep(timeout_seconds)
+
+    before = set(threading.enumerate())
+    store = PostgresSearches(None)  # type: ignore[arg-type]
+    assert asyncio.run(store.answer(list, meanwhile)) == []
+    started = set(threading.enumerate()) - before
+    store.close()
+    for thread in started:
+        thread.join(60)
+    assert started
+    assert not any(thread.is_alive() for thread in started)
+
+
+def test_a_procedure_that_cannot_go_on_says_so() -> None:
+    async def meanwhile(timeout_seconds: float) -> None:
+        await asyncio.sleep(timeout_seconds)
+
+    def question() -> list[Any]:
+        raise TrialFailed("it cannot")
+
+    with pytest.raises(TrialFailed, match="it cannot"):
+        asyncio.run(PostgresSearches(None).answer(question, meanwhile))  # type: ignore[arg-type]
