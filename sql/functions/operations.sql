@@ -17,17 +17,21 @@ if "torch" in facts["modules"]:
     facts["devices"] = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
 return json.dumps(facts)
 $$;
-COMMENT ON FUNCTION easeml.python_facts() IS 'Describes the server''s Python as JSON for easeml doctor: version, path, packages that it can import, devices.';
+COMMENT ON FUNCTION easeml.python_facts() IS
+    'Describes the server''s Python as JSON for easeml doctor: version, path, packages that it can import, devices.';
 
 -- SECURITY DEFINER, because only the owner of a table may analyse it. It takes nothing from its caller.
-CREATE FUNCTION easeml.analyse_grown() RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION easeml.analyse_grown() RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     relation regclass;
     n_analysed integer := 0;
 BEGIN
-    -- Plans that were made while a table had one page scan all of it, and sessions keep them until its statistics change. Autovacuum checks once a minute,
-    -- and a tenant fills a table within a second. Of pages, since rows of a transaction that is still open fill them, too, and versions that an old snapshot keeps.
-    FOR relation IN SELECT c.oid FROM pg_class c WHERE c.oid IN ('easeml.runs'::regclass, 'easeml.arms'::regclass, 'easeml.trials'::regclass, 'easeml.slots'::regclass)
+    -- Plans that were made while a table had one page scan all of it, and sessions keep them until its statistics
+    -- change. Autovacuum checks once a minute, and a tenant fills a table within a second. Of pages, since rows of a
+    -- transaction that is still open fill them, too, and versions that an old snapshot keeps.
+    FOR relation IN SELECT c.oid FROM pg_class c WHERE c.oid IN ('easeml.runs'::regclass, 'easeml.arms'::regclass,
+        'easeml.trials'::regclass, 'easeml.slots'::regclass)
         AND pg_relation_size(c.oid) > 2 * greatest(c.relpages, 4) * current_setting('block_size')::bigint ORDER BY c.oid
     LOOP
         EXECUTE format('ANALYZE (SKIP_LOCKED) %s', relation);
@@ -36,4 +40,5 @@ BEGIN
     RETURN n_analysed;
 END
 $$;
-COMMENT ON FUNCTION easeml.analyse_grown() IS 'Renews the planner statistics of tables in which units look up rows, if they have doubled since the last time; returns how many there were. Sessions then plan anew (internal).';
+COMMENT ON FUNCTION easeml.analyse_grown() IS 'Renews the planner statistics of tables in which units look up rows, if '
+    'they have doubled since the last time; returns how many there were. Sessions then plan anew (internal).';

@@ -12,7 +12,8 @@ from easeml_plpy.transactions import rest
 return rest(plpy, GD, seconds)
 $$;
 COMMENT ON PROCEDURE easeml.rest(double precision) IS
-    'Commits, then sleeps for half a second at most, without a snapshot: PL/pgSQL would hold one while it sleeps, and while a snapshot is held, vacuum cannot remove row versions that are newer (internal).';
+    'Commits, then sleeps for half a second at most, without a snapshot: PL/pgSQL would hold one while it sleeps, and '
+    'while a snapshot is held, vacuum cannot remove row versions that are newer (internal).';
 
 CREATE PROCEDURE easeml.wait(run_id bigint, timeout_seconds double precision DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
@@ -29,10 +30,12 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     run := easeml.find_run(run_id);
     IF NOT (timeout_seconds > 0 AND timeout_seconds < 'Infinity') THEN
-        PERFORM easeml.fail('ML001', format('timeout_seconds: expected a positive number or NULL, got %s', timeout_seconds),
+        PERFORM easeml.fail('ML001',
+            format('timeout_seconds: expected a positive number or NULL, got %s', timeout_seconds),
             hint => 'NULL, the default, waits for as long as it takes.');
     END IF;
-    CALL easeml.commit_first('easeml.wait can never see progress inside an open transaction', 'CALL easeml.wait(run_id)', failure);
+    CALL easeml.commit_first('easeml.wait can never see progress inside an open transaction',
+        'CALL easeml.wait(run_id)', failure);
     PERFORM easeml.raise_failure(failure);
     LOOP
         COMMIT;
@@ -55,14 +58,18 @@ BEGIN
         EXIT WHEN run.status IN ('finished', 'failed', 'cancelled');
         IF NOT easeml.has_live_coordinator() AND clock_timestamp() > started + interval '15 seconds' THEN
             PERFORM easeml.fail('ML010', format('no coordinator is running, so run %s cannot go on', run_id),
-                hint => 'Start one from a shell: easeml up, or easeml coordinator --dsn ...; the run resumes by itself.');
+                hint => 'Start one from a shell: easeml up, or easeml coordinator --dsn ...; '
+                    'the run resumes by itself.');
         END IF;
         IF clock_timestamp() > started + timeout_seconds * interval '1 second' THEN
-            PERFORM easeml.fail('ML010', format('run %s is still %s after %s seconds', run_id, run.status, timeout_seconds));
+            PERFORM easeml.fail('ML010',
+                format('run %s is still %s after %s seconds', run_id, run.status, timeout_seconds));
         END IF;
         CALL easeml.rest(least(0.5, timeout_seconds));
     END LOOP;
 END
 $$;
 COMMENT ON PROCEDURE easeml.wait(bigint, double precision) IS
-    'Waits until a run has ended. It shows progress, and at the end a summary, as notices: CALL easeml.wait(1). It is a procedure because a function would never see what others commit meanwhile. timeout_seconds: raise an error after that time.';
+    'Waits until a run has ended. It shows progress, and at the end a summary, as notices: CALL easeml.wait(1). '
+    'It is a procedure because a function would never see what others commit meanwhile. timeout_seconds: '
+    'raise an error after that time.';

@@ -31,13 +31,18 @@ CREATE TABLE easeml.datasets (
     UNIQUE (dataset_id, tenant)  -- children carry (id, tenant) so that no row can hang on another tenant's parent
 );
 COMMENT ON TABLE easeml.datasets IS 'Registered datasets, one row for each version.';
-COMMENT ON COLUMN easeml.datasets.encoder IS 'How columns become numbers, with statistics of the training rows; prediction applies the same encoding.';
+COMMENT ON COLUMN easeml.datasets.encoder IS
+    'How columns become numbers, with statistics of the training rows; prediction applies the same encoding.';
 COMMENT ON COLUMN easeml.datasets.explanations IS 'By input column, what it became and why.';
-COMMENT ON COLUMN easeml.datasets.packing_xid IS 'The transaction that is packing it: its tenant may add blocks in that transaction only. Null once it is packed.';
-COMMENT ON COLUMN easeml.datasets.shuffle IS 'For rows on nodes: dealt across all of them, or within each. Null: the rows are here.';
+COMMENT ON COLUMN easeml.datasets.packing_xid IS
+    'The transaction that is packing it: its tenant may add blocks in that transaction only. Null once it is packed.';
+COMMENT ON COLUMN easeml.datasets.shuffle IS
+    'For rows on nodes: dealt across all of them, or within each. Null: the rows are here.';
 COMMENT ON COLUMN easeml.datasets.n_moved_bytes IS 'Bytes that went from node to node when it was packed.';
-COMMENT ON COLUMN easeml.datasets.row_key IS 'SQL expression that identifies a row of the source in easeml.dataset_rows.';
-COMMENT ON COLUMN easeml.datasets.options IS 'Further arguments of create_dataset, kept so that refresh_dataset can repeat them.';
+COMMENT ON COLUMN easeml.datasets.row_key IS
+    'SQL expression that identifies a row of the source in easeml.dataset_rows.';
+COMMENT ON COLUMN easeml.datasets.options IS
+    'Further arguments of create_dataset, kept so that refresh_dataset can repeat them.';
 
 CREATE TABLE easeml.partitions (
     dataset_id bigint NOT NULL,
@@ -56,8 +61,10 @@ CREATE TABLE easeml.partitions (
 COMMENT ON TABLE easeml.partitions IS 'The partitions of each dataset; a training unit reads one of them.';
 COMMENT ON COLUMN easeml.partitions.n_kept_bytes IS 'The part of n_bytes that is in blocks of an earlier version.';
 CREATE INDEX partitions_home_segment ON easeml.partitions (home_segment_id);
-COMMENT ON COLUMN easeml.partitions.home_segment_id IS 'The segment whose server got its blocks when it was packed; null: they are in easeml.blocks.';
-COMMENT ON COLUMN easeml.partitions.checksum IS 'CRC-32 over inputs and targets of its training blocks, block after block; easeml.replay refuses other rows.';
+COMMENT ON COLUMN easeml.partitions.home_segment_id IS
+    'The segment whose server got its blocks when it was packed; null: they are in easeml.blocks.';
+COMMENT ON COLUMN easeml.partitions.checksum IS
+    'CRC-32 over inputs and targets of its training blocks, block after block; easeml.replay refuses other rows.';
 
 CREATE TABLE easeml.replicas (
     dataset_id bigint NOT NULL,
@@ -65,7 +72,8 @@ CREATE TABLE easeml.replicas (
     partition_number integer NOT NULL,
     segment_id integer NOT NULL REFERENCES easeml.segments,
     PRIMARY KEY (dataset_id, partition_number, segment_id),
-    FOREIGN KEY (dataset_id, partition_number) REFERENCES easeml.partitions (dataset_id, partition_number) ON DELETE CASCADE,
+    FOREIGN KEY (dataset_id, partition_number) REFERENCES easeml.partitions (dataset_id,
+        partition_number) ON DELETE CASCADE,
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.replicas IS 'Which segments hold which partition of the datasets with bound placement.';
@@ -86,7 +94,8 @@ CREATE TABLE easeml.row_copies (
 );
 CREATE INDEX row_copies_dataset ON easeml.row_copies (dataset_id, tenant);
 CREATE INDEX row_copies_run ON easeml.row_copies (run_id);
-COMMENT ON TABLE easeml.row_copies IS 'Packed rows that were copied to a node when its first unit needed them; they stay as long as the dataset.';
+COMMENT ON TABLE easeml.row_copies IS
+    'Packed rows that were copied to a node when its first unit needed them; they stay as long as the dataset.';
 COMMENT ON COLUMN easeml.row_copies.run_id IS 'The run whose unit needed them.';
 COMMENT ON COLUMN easeml.row_copies.n_bytes IS 'Bytes on the wire.';
 
@@ -129,11 +138,15 @@ CREATE TABLE easeml.blocks (
 );
 -- Numbers compress badly and decompression would cost more than reading: keep them as they are.
 ALTER TABLE easeml.blocks ALTER inputs SET STORAGE EXTERNAL, ALTER targets SET STORAGE EXTERNAL;
-COMMENT ON TABLE easeml.blocks IS 'Packed examples: a row holds some thousand of them as contiguous little-endian arrays.';
-COMMENT ON COLUMN easeml.blocks.inputs IS 'The input columns one after another, each as an array of n_rows entries of the type that the encoder names.';
+COMMENT ON TABLE easeml.blocks IS
+    'Packed examples: a row holds some thousand of them as contiguous little-endian arrays.';
+COMMENT ON COLUMN easeml.blocks.inputs IS
+    'The input columns one after another, each as an array of n_rows entries of the type that the encoder names.';
 COMMENT ON COLUMN easeml.blocks.targets IS 'Labels as int32 codes, or numbers as float64.';
-COMMENT ON COLUMN easeml.blocks.row_keys IS 'The key of each row in the source, for easeml.dataset_rows; nothing else reads it.';
-COMMENT ON COLUMN easeml.blocks.row_hashes IS 'The hash of each row of a source without a key, for easeml.dataset_rows.';
+COMMENT ON COLUMN easeml.blocks.row_keys IS
+    'The key of each row in the source, for easeml.dataset_rows; nothing else reads it.';
+COMMENT ON COLUMN easeml.blocks.row_hashes IS
+    'The hash of each row of a source without a key, for easeml.dataset_rows.';
 
 CREATE TABLE easeml.kept_blocks (
     dataset_id bigint NOT NULL,
@@ -144,10 +157,12 @@ CREATE TABLE easeml.kept_blocks (
     holder_id bigint NOT NULL,
     PRIMARY KEY (dataset_id, split, partition_number, block_number),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE,
-    FOREIGN KEY (holder_id, split, partition_number, block_number) REFERENCES easeml.blocks (dataset_id, split, partition_number, block_number)
+    FOREIGN KEY (holder_id, split, partition_number, block_number) REFERENCES easeml.blocks (dataset_id, split,
+        partition_number, block_number)
 );
 CREATE INDEX kept_blocks_holder ON easeml.kept_blocks (holder_id, split, partition_number, block_number);
-COMMENT ON TABLE easeml.kept_blocks IS 'Blocks that a version of a task shares with an earlier one, under the same split, partition and number.';
+COMMENT ON TABLE easeml.kept_blocks IS
+    'Blocks that a version of a task shares with an earlier one, under the same split, partition and number.';
 COMMENT ON COLUMN easeml.kept_blocks.holder_id IS 'The version that has the block in easeml.blocks.';
 
 CREATE TABLE easeml.dataset_grants (
@@ -161,9 +176,11 @@ CREATE TABLE easeml.dataset_grants (
 );
 CREATE INDEX dataset_grants_grantee ON easeml.dataset_grants (grantee, dataset_name);
 COMMENT ON TABLE easeml.dataset_grants IS 'Roles that may predict with the trials of a dataset (easeml.grant_use).';
-COMMENT ON COLUMN easeml.dataset_grants.granted_at IS 'Of several grants of one name the oldest answers. Null: an open transaction granted that name to the role, too, so this one answers as tenant.dataset only.';
+COMMENT ON COLUMN easeml.dataset_grants.granted_at IS 'Of several grants of one name the oldest answers. Null: an open '
+    'transaction granted that name to the role, too, so this one answers as tenant.dataset only.';
 COMMENT ON COLUMN easeml.dataset_grants.grantee_name IS 'Name of the role in a dump; null in the table.';
-COMMENT ON COLUMN easeml.dataset_grants.serving_only IS 'Whether the role may ask only the trial that answers by default.';
+COMMENT ON COLUMN easeml.dataset_grants.serving_only IS
+    'Whether the role may ask only the trial that answers by default.';
 
 CREATE TABLE easeml.prediction_audits (
     tenant name NOT NULL,
@@ -171,7 +188,8 @@ CREATE TABLE easeml.prediction_audits (
     since timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, dataset_name)
 );
-COMMENT ON TABLE easeml.prediction_audits IS 'Datasets whose tenant wants to know who predicts with them (easeml.set_prediction_audit).';
+COMMENT ON TABLE easeml.prediction_audits IS
+    'Datasets whose tenant wants to know who predicts with them (easeml.set_prediction_audit).';
 
 CREATE TABLE easeml.prediction_log (
     tenant name NOT NULL,
@@ -184,7 +202,9 @@ CREATE TABLE easeml.prediction_log (
     last_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, dataset_name, day, asker, trial_id)
 );
-COMMENT ON TABLE easeml.prediction_log IS 'Who predicted, for datasets under easeml.set_prediction_audit: a row for each day, role and trial, kept for 90 days.';
+COMMENT ON TABLE easeml.prediction_log IS 'Who predicted, for datasets under easeml.set_prediction_audit: a row for '
+    'each day, role and trial, kept for 90 days.';
 COMMENT ON COLUMN easeml.prediction_log.day IS 'The day in UTC.';
 COMMENT ON COLUMN easeml.prediction_log.asker IS 'The role that predicted.';
-COMMENT ON COLUMN easeml.prediction_log.n_statements IS 'Statements that predicted and committed. Read-only transactions do not count, nor does a statement while another session of the role holds the row.';
+COMMENT ON COLUMN easeml.prediction_log.n_statements IS 'Statements that predicted and committed. Read-only '
+    'transactions do not count, nor does a statement while another session of the role holds the row.';

@@ -14,5 +14,6 @@ CREATE TABLE easeml.forecasts (
     PRIMARY KEY (run_id, made_at),
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
-COMMENT ON TABLE easeml.forecasts IS 'Forecasts of runs, so that views need not compute them: the newest, and of the older ones fewer the longer the run takes.';
+COMMENT ON TABLE easeml.forecasts IS 'Forecasts of runs, so that views need not compute them: the newest, and of the '
+    'older ones fewer the longer the run takes.';
 COMMENT ON COLUMN easeml.forecasts.note IS 'What had to be assumed, or why there is no forecast.';

@@ -16,9 +16,11 @@ CREATE TABLE easeml.plans (
     PRIMARY KEY (run_id, revision),
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
-COMMENT ON TABLE easeml.plans IS 'One row for each plan of a run: the first plan when it was requested, later ones of what was left then.';
+COMMENT ON TABLE easeml.plans IS
+    'One row for each plan of a run: the first plan when it was requested, later ones of what was left then.';
 COMMENT ON COLUMN easeml.plans.reason IS 'Why it was planned: start, or what had changed.';
-COMMENT ON COLUMN easeml.plans.is_within_limits IS 'Whether the plan is predicted to keep deadline and max_cost in 95 of 100 cases.';
+COMMENT ON COLUMN easeml.plans.is_within_limits IS
+    'Whether the plan is predicted to keep deadline and max_cost in 95 of 100 cases.';
 COMMENT ON COLUMN easeml.plans.cost_before IS 'What the run had cost by then.';
 COMMENT ON COLUMN easeml.plans.seconds_mean IS 'Seconds from then to the end.';
 COMMENT ON COLUMN easeml.plans.cost_mean IS 'What the rest costs, without cost_before.';
@@ -48,11 +50,14 @@ CREATE TABLE easeml.planned_stages (
     PRIMARY KEY (run_id, revision, stage),
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
-COMMENT ON TABLE easeml.planned_stages IS 'The stages of each plan of a run: how many trials train how many epochs on how many slots.';
+COMMENT ON TABLE easeml.planned_stages IS
+    'The stages of each plan of a run: how many trials train how many epochs on how many slots.';
 COMMENT ON COLUMN easeml.planned_stages.arm IS 'The arm whose trials train; empty: those of all arms.';
-COMMENT ON COLUMN easeml.planned_stages.target_epochs IS 'The epoch up to which they train; 0: to the end, or as the procedure decides.';
+COMMENT ON COLUMN easeml.planned_stages.target_epochs IS
+    'The epoch up to which they train; 0: to the end, or as the procedure decides.';
 COMMENT ON COLUMN easeml.planned_stages.width IS 'Slots that a trial trains on at once.';
-COMMENT ON COLUMN easeml.planned_stages.start_seconds IS 'Expected seconds from the plan to the beginning of the stage.';
+COMMENT ON COLUMN easeml.planned_stages.start_seconds IS
+    'Expected seconds from the plan to the beginning of the stage.';
 
 CREATE TABLE easeml.executed_stages (
     run_id bigint NOT NULL,
@@ -80,7 +85,8 @@ COMMENT ON COLUMN easeml.executed_stages.n_slots IS 'Most slots that it had at o
 COMMENT ON COLUMN easeml.executed_stages.cost_before IS 'What the run had cost when it began.';
 COMMENT ON COLUMN easeml.executed_stages.cost IS 'What the run cost while it lasted.';
 COMMENT ON COLUMN easeml.executed_stages.n_failures IS 'Instances that did not come up, or died, while it lasted.';
-COMMENT ON COLUMN easeml.executed_stages.n_beside IS 'Largest number of trials of other arms that trained at once while it lasted, on slots that were idle.';
+COMMENT ON COLUMN easeml.executed_stages.n_beside IS
+    'Largest number of trials of other arms that trained at once while it lasted, on slots that were idle.';
 
 CREATE TABLE easeml.provisioners (
     provisioner text PRIMARY KEY CHECK (length(provisioner) BETWEEN 1 AND 200),
@@ -92,16 +98,20 @@ CREATE TABLE easeml.provisioners (
     ready_seconds double precision NOT NULL DEFAULT 900 CHECK (ready_seconds > 0 AND ready_seconds <= 86400),
     max_slots integer CHECK (max_slots >= 1)
 );
-COMMENT ON TABLE easeml.provisioners IS 'What starts and stops instances for planned runs: programs, which run as the coordinator. local needs none: it adds slots to this server.';
+COMMENT ON TABLE easeml.provisioners IS 'What starts and stops instances for planned runs: programs, which run as the '
+    'coordinator. local needs none: it adds slots to this server.';
 COMMENT ON COLUMN easeml.provisioners.price_list IS 'The price list whose instances it starts.';
 COMMENT ON COLUMN easeml.provisioners.start_program IS 'Program and arguments; called without a shell.';
 COMMENT ON COLUMN easeml.provisioners.timeout_seconds IS 'How long a call may take.';
 COMMENT ON COLUMN easeml.provisioners.ready_seconds IS 'How long an instance may take until it is ready.';
-COMMENT ON COLUMN easeml.provisioners.max_slots IS 'Limit on the slots of all its instances; of local: on all slots of this server. Null: of local the slots that there are without any instance, else no limit.';
+COMMENT ON COLUMN easeml.provisioners.max_slots IS 'Limit on the slots of all its instances; of local: on all slots of '
+    'this server. Null: of local the slots that there are without any instance, else no limit.';
 
 CREATE TABLE easeml.instances (
     instance_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    run_id bigint NOT NULL,  -- no foreign key: an instance of a run that is dropped must still be stopped, and easeml.instance_status shows its cost until easeml prune removes it
+    -- no foreign key: an instance of a run that is dropped must still be stopped, and easeml.instance_status shows its
+    -- cost until easeml prune removes it
+    run_id bigint NOT NULL,
     tenant name NOT NULL,
     provisioner text NOT NULL,
     price_list text NOT NULL,
@@ -109,7 +119,8 @@ CREATE TABLE easeml.instances (
     device_kind text NOT NULL,
     n_slots integer NOT NULL CHECK (n_slots >= 1),
     request_id text NOT NULL UNIQUE DEFAULT gen_random_uuid()::text,
-    status text NOT NULL DEFAULT 'requested' CHECK (status IN ('requested', 'ready', 'releasing', 'released', 'failed')),
+    status text NOT NULL DEFAULT 'requested'
+        CHECK (status IN ('requested', 'ready', 'releasing', 'released', 'failed')),
     requested_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     billed_from timestamptz,
     ready_at timestamptz,
@@ -124,8 +135,10 @@ CREATE TABLE easeml.instances (
 );
 CREATE INDEX instances_run ON easeml.instances (run_id);
 CREATE INDEX instances_alive ON easeml.instances (instance_id) WHERE status IN ('requested', 'ready', 'releasing');
-COMMENT ON TABLE easeml.instances IS 'Instances of planned runs. A row is written before its program is called, so that none is started twice, and none forgotten.';
-COMMENT ON COLUMN easeml.instances.request_id IS 'Identifier that programs get: the same for all calls about an instance, and different for each instance.';
+COMMENT ON TABLE easeml.instances IS 'Instances of planned runs. A row is written before its program is called, so '
+    'that none is started twice, and none forgotten.';
+COMMENT ON COLUMN easeml.instances.request_id IS
+    'Identifier that programs get: the same for all calls about an instance, and different for each instance.';
 COMMENT ON COLUMN easeml.instances.billed_from IS 'When the wait in the provider''s queue was over.';
 COMMENT ON COLUMN easeml.instances.price_per_hour IS 'Price when it was requested, with how it is billed.';
 COMMENT ON COLUMN easeml.instances.data_price IS 'Price of the data that it brings in.';
@@ -140,4 +153,5 @@ CREATE TABLE easeml.provisioner_calls (
     output text NOT NULL CHECK (length(output) <= 4000)
 );
 CREATE INDEX provisioner_calls_instance ON easeml.provisioner_calls (instance_id);
-COMMENT ON TABLE easeml.provisioner_calls IS 'Output of provisioners'' programs, from the last thousand calls. Only administrators may read it, because it may hold secrets.';
+COMMENT ON TABLE easeml.provisioner_calls IS 'Output of provisioners'' programs, from the last thousand calls. Only '
+    'administrators may read it, because it may hold secrets.';

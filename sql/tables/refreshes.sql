@@ -12,11 +12,15 @@ CREATE TABLE easeml.refresh_rules (
     not_before timestamptz CHECK (isfinite(not_before)),
     PRIMARY KEY (tenant, dataset_name)
 );
-COMMENT ON TABLE easeml.refresh_rules IS 'Datasets that the service trains again on new rows, as easeml.set_refresh says.';
-COMMENT ON COLUMN easeml.refresh_rules.source_kind IS 'Kind and owner of the source when the rule was set; the service does not read a source that has changed since.';
-COMMENT ON COLUMN easeml.refresh_rules.when_drift IS 'How far new rows must have drifted from the training rows, as a population stability index beyond chance; null: any new rows.';
+COMMENT ON TABLE easeml.refresh_rules IS
+    'Datasets that the service trains again on new rows, as easeml.set_refresh says.';
+COMMENT ON COLUMN easeml.refresh_rules.source_kind IS
+    'Kind and owner of the source when the rule was set; the service does not read a source that has changed since.';
+COMMENT ON COLUMN easeml.refresh_rules.when_drift IS 'How far new rows must have drifted from the training rows, as a '
+    'population stability index beyond chance; null: any new rows.';
 COMMENT ON COLUMN easeml.refresh_rules.next_at IS 'When the source is checked next.';
-COMMENT ON COLUMN easeml.refresh_rules.problem IS 'Why the service could not check the source; null if nothing stands in the way.';
+COMMENT ON COLUMN easeml.refresh_rules.problem IS
+    'Why the service could not check the source; null if nothing stands in the way.';
 COMMENT ON COLUMN easeml.refresh_rules.not_before IS 'When the service tries again, after a problem.';
 
 CREATE TABLE easeml.refreshes (
@@ -38,4 +42,5 @@ CREATE TABLE easeml.refreshes (
     reason text NOT NULL
 );
 CREATE INDEX refreshes_dataset ON easeml.refreshes (tenant, dataset_name, refresh_id);
-COMMENT ON TABLE easeml.refreshes IS 'Outcome of each check of the source of a refreshed dataset. The last 200 of a dataset are kept, and those whose run still exists.';
+COMMENT ON TABLE easeml.refreshes IS 'Outcome of each check of the source of a refreshed dataset. The last 200 of a '
+    'dataset are kept, and those whose run still exists.';

@@ -5,10 +5,12 @@ CREATE TABLE easeml.dumps (
     n_rows jsonb NOT NULL,
     roles jsonb NOT NULL DEFAULT '{}'
 );
-COMMENT ON TABLE easeml.dumps IS 'The dump that this database was restored from: a row that pg_dump writes into each dump, see security/dump.sql.';
+COMMENT ON TABLE easeml.dumps IS
+    'The dump that this database was restored from: a row that pg_dump writes into each dump, see security/dump.sql.';
 COMMENT ON COLUMN easeml.dumps.version IS 'Version of the extension that the dump was made with.';
 COMMENT ON COLUMN easeml.dumps.n_rows IS 'How many rows the dump holds, by table.';
-COMMENT ON COLUMN easeml.dumps.roles IS 'The roles that own or may use something of the database, or are members of easeml''s groups: whether they can log in, and their groups.';
+COMMENT ON COLUMN easeml.dumps.roles IS 'The roles that own or may use something of the database, or are members of '
+    'easeml''s groups: whether they can log in, and their groups.';
 
 CREATE TABLE easeml.restored_tables (
     table_name name NOT NULL,
@@ -17,6 +19,9 @@ CREATE TABLE easeml.restored_tables (
     n_rows bigint DEFAULT 0,
     PRIMARY KEY (table_name, backend_pid, backend_started)
 );
-COMMENT ON TABLE easeml.restored_tables IS 'Tables that a restore has filled without checking foreign keys, until easeml.finish_restore has checked them.';
-COMMENT ON COLUMN easeml.restored_tables.backend_pid IS 'The session that fills the table; any other session finds rows there and is refused.';
-COMMENT ON COLUMN easeml.restored_tables.n_rows IS 'How many rows it has brought; null if the server counts none (track_counts).';
+COMMENT ON TABLE easeml.restored_tables IS
+    'Tables that a restore has filled without checking foreign keys, until easeml.finish_restore has checked them.';
+COMMENT ON COLUMN easeml.restored_tables.backend_pid IS
+    'The session that fills the table; any other session finds rows there and is refused.';
+COMMENT ON COLUMN easeml.restored_tables.n_rows IS
+    'How many rows it has brought; null if the server counts none (track_counts).';

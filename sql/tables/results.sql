@@ -1,6 +1,7 @@
 -- What was done: units, checkpoints, evaluations, events. Each unit writes its rows in the transaction that records it.
--- Units, checkpoints, evaluations and metrics have no foreign key to trials, whose rows each unit changes: as long as anybody's snapshot is old, each check would go
--- through all versions of the trial. The transaction that writes them holds the trial, the trigger trial_results removes them with it, and easeml.broken_references looks at them.
+-- Units, checkpoints, evaluations and metrics have no foreign key to trials, whose rows each unit changes: as long as
+-- anybody's snapshot is old, each check would go through all versions of the trial. The transaction that writes them
+-- holds the trial, the trigger trial_results removes them with it, and easeml.broken_references looks at them.
 
 CREATE TABLE easeml.checkpoints (
     checkpoint_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -18,9 +19,12 @@ ALTER TABLE easeml.checkpoints ALTER state SET STORAGE EXTERNAL;
 ALTER TABLE easeml.checkpoints SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50,
     toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 20000);
 CREATE INDEX checkpoints_trial ON easeml.checkpoints (trial_id);
-COMMENT ON TABLE easeml.checkpoints IS 'Stored states (safetensors), never overwritten. Of each trial the newest state and that of its best epoch are kept.';
-COMMENT ON COLUMN easeml.checkpoints.state IS 'The bytes of a small state; null if they lie in easeml.checkpoint_chunks, or elsewhere.';
-COMMENT ON COLUMN easeml.checkpoints.is_elsewhere IS 'The bytes lie only on the servers of easeml.checkpoint_copies: those of a state within an epoch.';
+COMMENT ON TABLE easeml.checkpoints IS 'Stored states (safetensors), never overwritten. Of each trial the newest state '
+    'and that of its best epoch are kept.';
+COMMENT ON COLUMN easeml.checkpoints.state IS
+    'The bytes of a small state; null if they lie in easeml.checkpoint_chunks, or elsewhere.';
+COMMENT ON COLUMN easeml.checkpoints.is_elsewhere IS
+    'The bytes lie only on the servers of easeml.checkpoint_copies: those of a state within an epoch.';
 
 CREATE TABLE easeml.checkpoint_chunks (
     checkpoint_id bigint NOT NULL,
@@ -33,7 +37,8 @@ CREATE TABLE easeml.checkpoint_chunks (
 ALTER TABLE easeml.checkpoint_chunks ALTER bytes SET STORAGE EXTERNAL;
 ALTER TABLE easeml.checkpoint_chunks SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50,
     toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 20000);
-COMMENT ON TABLE easeml.checkpoint_chunks IS 'States of more than 4 MB in chunks of 1 MB: a value cannot exceed 1 GB, and needs its size in memory several times.';
+COMMENT ON TABLE easeml.checkpoint_chunks IS 'States of more than 4 MB in chunks of 1 MB: a value cannot exceed 1 GB, '
+    'and needs its size in memory several times.';
 COMMENT ON COLUMN easeml.checkpoint_chunks.chunk_number IS 'Place of the chunk in the state, from 0.';
 
 CREATE TABLE easeml.checkpoint_copies (
@@ -73,11 +78,16 @@ CREATE TABLE easeml.training_units (
 );
 CREATE INDEX training_units_run ON easeml.training_units (run_id);
 CREATE INDEX training_units_started ON easeml.training_units (started_at);
-COMMENT ON TABLE easeml.training_units IS 'Every recorded training unit: the coordinator''s memory, the visit log that replay needs, and the Gantt chart.';
-COMMENT ON COLUMN easeml.training_units.from_checkpoint_id IS 'The state it started from; null for a fresh one. It may have been pruned since.';
-COMMENT ON COLUMN easeml.training_units.read_bytes IS 'Bytes of the state that it read from the tables; 0 if its session still held the trial.';
-COMMENT ON COLUMN easeml.training_units.state_bytes IS 'Size of the recorded state; in a gang only the first unit has it, the others 0.';
-COMMENT ON COLUMN easeml.training_units.n_slots IS 'Number of slots that trained the trial together: 1, or the width of its gang.';
+COMMENT ON TABLE easeml.training_units IS
+    'Every recorded training unit: the coordinator''s memory, the visit log that replay needs, and the Gantt chart.';
+COMMENT ON COLUMN easeml.training_units.from_checkpoint_id IS
+    'The state it started from; null for a fresh one. It may have been pruned since.';
+COMMENT ON COLUMN easeml.training_units.read_bytes IS
+    'Bytes of the state that it read from the tables; 0 if its session still held the trial.';
+COMMENT ON COLUMN easeml.training_units.state_bytes IS
+    'Size of the recorded state; in a gang only the first unit has it, the others 0.';
+COMMENT ON COLUMN easeml.training_units.n_slots IS
+    'Number of slots that trained the trial together: 1, or the width of its gang.';
 
 CREATE TABLE easeml.evaluations (
     trial_id bigint NOT NULL,
@@ -99,13 +109,19 @@ CREATE TABLE easeml.evaluations (
 );
 CREATE INDEX evaluations_run ON easeml.evaluations (run_id);
 CREATE INDEX evaluations_started ON easeml.evaluations (started_at);
-COMMENT ON COLUMN easeml.training_units.stack IS 'Of a unit that trained as one computation with those of other trials: how many there were, its place among them from 0, and the steps that they did together. Null if it trained alone.';
+COMMENT ON COLUMN easeml.training_units.stack IS
+    'Of a unit that trained as one computation with those of other trials: how many there were, its place among them '
+    'from 0, and the steps that they did together. Null if it trained alone.';
 
-COMMENT ON TABLE easeml.evaluations IS 'Every recorded evaluation unit, with the sums from which the metrics of the whole split are computed.';
-COMMENT ON COLUMN easeml.evaluations.statistics IS 'The sums. For a few rows they are the targets themselves, so readers do not see them.';
+COMMENT ON TABLE easeml.evaluations IS
+    'Every recorded evaluation unit, with the sums from which the metrics of the whole split are computed.';
+COMMENT ON COLUMN easeml.evaluations.statistics IS
+    'The sums. For a few rows they are the targets themselves, so readers do not see them.';
 COMMENT ON COLUMN easeml.evaluations.n_rows IS 'Number of rows that were measured.';
-COMMENT ON COLUMN easeml.evaluations.read_bytes IS 'Bytes of the state that it read from the tables; 0 if its session still held the trial.';
-COMMENT ON COLUMN easeml.evaluations.n_slots IS 'Number of slots that measured the trial together: 1, or the width of its gang.';
+COMMENT ON COLUMN easeml.evaluations.read_bytes IS
+    'Bytes of the state that it read from the tables; 0 if its session still held the trial.';
+COMMENT ON COLUMN easeml.evaluations.n_slots IS
+    'Number of slots that measured the trial together: 1, or the width of its gang.';
 
 CREATE TABLE easeml.epoch_metrics (
     trial_id bigint NOT NULL,
@@ -134,11 +150,16 @@ CREATE TABLE easeml.epoch_metrics (
     PRIMARY KEY (trial_id, epoch, split)
 );
 CREATE INDEX epoch_metrics_run ON easeml.epoch_metrics (run_id);
-COMMENT ON TABLE easeml.epoch_metrics IS 'Metrics of a trial after an epoch over a whole split; metric_value is the metric of the run.';
-COMMENT ON COLUMN easeml.epoch_metrics.n_classes IS 'Number of classes with rows in the split; the metrics ignore all others. Null if the target is a number.';
-COMMENT ON COLUMN easeml.epoch_metrics.training_loss IS 'Mean loss over the training rows of the epoch, in the row of the validation split: learning curves outlive the units.';
-COMMENT ON COLUMN easeml.epoch_metrics.training_seconds IS 'Seconds that the training units of the epoch spent training, in the same row.';
-COMMENT ON COLUMN easeml.epoch_metrics.metric_error IS 'Standard error of metric_value as the mean over folds; null without folds.';
+COMMENT ON TABLE easeml.epoch_metrics IS
+    'Metrics of a trial after an epoch over a whole split; metric_value is the metric of the run.';
+COMMENT ON COLUMN easeml.epoch_metrics.n_classes IS
+    'Number of classes with rows in the split; the metrics ignore all others. Null if the target is a number.';
+COMMENT ON COLUMN easeml.epoch_metrics.training_loss IS 'Mean loss over the training rows of the epoch, in the row of '
+    'the validation split: learning curves outlive the units.';
+COMMENT ON COLUMN easeml.epoch_metrics.training_seconds IS
+    'Seconds that the training units of the epoch spent training, in the same row.';
+COMMENT ON COLUMN easeml.epoch_metrics.metric_error IS
+    'Standard error of metric_value as the mean over folds; null without folds.';
 
 CREATE TABLE easeml.events (
     event_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -158,7 +179,8 @@ CREATE TABLE easeml.node_jobs (
     tenant name NOT NULL,
     caller name NOT NULL,
     kind text NOT NULL CHECK (kind IN ('answers', 'predictions', 'replay', 'explanation', 'drift')),
-    dataset_id bigint NOT NULL,  -- no foreign keys: a grantee's open transaction would lock the owner's dataset and trial
+    -- no foreign keys: a grantee's open transaction would lock the owner's dataset and trial
+    dataset_id bigint NOT NULL,
     trial_id bigint,
     arguments jsonb NOT NULL,
     places jsonb,
@@ -175,21 +197,26 @@ CREATE TABLE easeml.node_jobs (
 CREATE INDEX node_jobs_dataset ON easeml.node_jobs (dataset_id);
 CREATE INDEX node_jobs_trial ON easeml.node_jobs (trial_id);
 CREATE INDEX node_jobs_open ON easeml.node_jobs (asked_at) WHERE ended_at IS NULL;
-COMMENT ON TABLE easeml.node_jobs IS 'Jobs besides packing that tenants have requested where rows lie on other servers.';
-COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of a trial; explanation: of a trial''s inputs, on held-out rows or for one row; drift: of tables.';
-COMMENT ON COLUMN easeml.node_jobs.caller IS 'The role that asked: a role of that name reads and writes tables on the nodes.';
+COMMENT ON TABLE easeml.node_jobs IS
+    'Jobs besides packing that tenants have requested where rows lie on other servers.';
+COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of '
+    'a trial; explanation: of a trial''s inputs, on held-out rows or for one row; drift: of tables.';
+COMMENT ON COLUMN easeml.node_jobs.caller IS
+    'The role that asked: a role of that name reads and writes tables on the nodes.';
 COMMENT ON COLUMN easeml.node_jobs.trial_id IS 'The trial; null for drift, which concerns none.';
 COMMENT ON COLUMN easeml.node_jobs.places IS 'For predictions and drift the tables, by segment.';
 COMMENT ON COLUMN easeml.node_jobs.not_before IS 'When the service tries again, after a node did not answer.';
 COMMENT ON COLUMN easeml.node_jobs.problem IS 'What it waits for, or why it failed: the parts of an error.';
-COMMENT ON COLUMN easeml.node_jobs.asker_pid IS 'The session that waits for it; null: the job is done even if nobody waits.';
+COMMENT ON COLUMN easeml.node_jobs.asker_pid IS
+    'The session that waits for it; null: the job is done even if nobody waits.';
 COMMENT ON COLUMN easeml.node_jobs.asker_started IS 'When that session began.';
 COMMENT ON COLUMN easeml.node_jobs.asker_asked IS 'When its statement began.';
 
 CREATE TABLE easeml.node_answers (
     trial_id bigint NOT NULL REFERENCES easeml.trials ON DELETE CASCADE,
     tenant name NOT NULL,
-    checkpoint_id bigint NOT NULL,  -- no foreign key: every unit removes a state, and this is looked up with the state's number
+    -- no foreign key: every unit removes a state, and this is looked up with the state's number
+    checkpoint_id bigint NOT NULL,
     split text NOT NULL CHECK (split IN ('validation', 'test')),
     partition_number integer NOT NULL,
     block_number integer NOT NULL,
@@ -199,9 +226,11 @@ CREATE TABLE easeml.node_answers (
     PRIMARY KEY (trial_id, split, partition_number, block_number)
 );
 ALTER TABLE easeml.node_answers ALTER outputs SET STORAGE EXTERNAL, ALTER targets SET STORAGE EXTERNAL;
-COMMENT ON TABLE easeml.node_answers IS 'What trials answer for held-out rows that lie on nodes, with the targets of these rows (easeml.evaluate_on_nodes).';
+COMMENT ON TABLE easeml.node_answers IS 'What trials answer for held-out rows that lie on nodes, with the targets of '
+    'these rows (easeml.evaluate_on_nodes).';
 COMMENT ON COLUMN easeml.node_answers.checkpoint_id IS 'The state that answered.';
-COMMENT ON COLUMN easeml.node_answers.outputs IS 'Probabilities, or values in the units of the target, row after row, as float64.';
+COMMENT ON COLUMN easeml.node_answers.outputs IS
+    'Probabilities, or values in the units of the target, row after row, as float64.';
 COMMENT ON COLUMN easeml.node_answers.targets IS 'As in easeml.blocks.';
 
 CREATE TABLE easeml.node_hops (

@@ -12,11 +12,16 @@ CREATE TABLE easeml.tenancy (
     node_job_seconds double precision NOT NULL DEFAULT 14400 CHECK (node_job_seconds > 0 AND node_job_seconds <= 1e7)
 );
 -- The extension inserts no row: a restored dump brings its own.
-COMMENT ON TABLE easeml.tenancy IS 'The policy, prior and seed in use, and what holds for every tenant; no row means the defaults. easeml.set_policy changes them.';
-COMMENT ON COLUMN easeml.tenancy.max_wait_seconds IS 'Longest time that a tenant without a slot waits for arms of others; infinite: as long as they take.';
-COMMENT ON COLUMN easeml.tenancy.default_max_runs IS 'Largest number of queued and running runs of a tenant that has no row in easeml.tenants.';
-COMMENT ON COLUMN easeml.tenancy.state_copies IS 'Number of nodes that keep a state that one of them made within an epoch.';
-COMMENT ON COLUMN easeml.tenancy.node_job_seconds IS 'Largest number of seconds that a packing on nodes, or a job there, may take.';
+COMMENT ON TABLE easeml.tenancy IS 'The policy, prior and seed in use, and what holds for every tenant; no row means '
+    'the defaults. easeml.set_policy changes them.';
+COMMENT ON COLUMN easeml.tenancy.max_wait_seconds IS
+    'Longest time that a tenant without a slot waits for arms of others; infinite: as long as they take.';
+COMMENT ON COLUMN easeml.tenancy.default_max_runs IS
+    'Largest number of queued and running runs of a tenant that has no row in easeml.tenants.';
+COMMENT ON COLUMN easeml.tenancy.state_copies IS
+    'Number of nodes that keep a state that one of them made within an epoch.';
+COMMENT ON COLUMN easeml.tenancy.node_job_seconds IS
+    'Largest number of seconds that a packing on nodes, or a job there, may take.';
 COMMENT ON COLUMN easeml.tenancy.seed IS 'Seeds the policies that draw at random.';
 
 CREATE TABLE easeml.priors (
@@ -33,11 +38,15 @@ CREATE TABLE easeml.priors (
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
-COMMENT ON TABLE easeml.priors IS 'What the coordinator believed of a run''s arms before the run opened any; it never changes. Arrays follow the order of arm_ids.';
-COMMENT ON COLUMN easeml.priors.arm_ids IS 'The arms that the run began with; the coordinator never opens one that was added later.';
+COMMENT ON TABLE easeml.priors IS 'What the coordinator believed of a run''s arms before the run opened any; it never '
+    'changes. Arrays follow the order of arm_ids.';
+COMMENT ON COLUMN easeml.priors.arm_ids IS
+    'The arms that the run began with; the coordinator never opens one that was added later.';
 COMMENT ON COLUMN easeml.priors.link IS 'Scale of means and covariances: the quality itself (identity) or its logit.';
-COMMENT ON COLUMN easeml.priors.degrees_of_freedom IS 'Degrees of freedom of the Student t process; infinite for a Gaussian process.';
-COMMENT ON COLUMN easeml.priors.fitted IS 'The hyperparameters of the prior, and the number of past runs that they were fitted to.';
+COMMENT ON COLUMN easeml.priors.degrees_of_freedom IS
+    'Degrees of freedom of the Student t process; infinite for a Gaussian process.';
+COMMENT ON COLUMN easeml.priors.fitted IS
+    'The hyperparameters of the prior, and the number of past runs that they were fitted to.';
 
 CREATE TABLE easeml.posteriors (
     arm_id bigint PRIMARY KEY,
@@ -53,7 +62,8 @@ CREATE TABLE easeml.posteriors (
 );
 CREATE INDEX posteriors_run ON easeml.posteriors (run_id);
 ALTER TABLE easeml.posteriors SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
-COMMENT ON TABLE easeml.posteriors IS 'What the coordinator now believes of each arm of an open run; it updates the row after each observation.';
+COMMENT ON TABLE easeml.posteriors IS
+    'What the coordinator now believes of each arm of an open run; it updates the row after each observation.';
 
 CREATE TABLE easeml.arm_openings (
     decision_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -80,14 +90,19 @@ CREATE TABLE easeml.arm_openings (
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX arm_openings_run ON easeml.arm_openings (run_id);
-COMMENT ON TABLE easeml.arm_openings IS 'One row for each arm that a run opened, with everything that the policy saw when it decided.';
-COMMENT ON COLUMN easeml.arm_openings.phase IS 'The rule that chose: first_service, last_call, or a rule of the policy.';
+COMMENT ON TABLE easeml.arm_openings IS
+    'One row for each arm that a run opened, with everything that the policy saw when it decided.';
+COMMENT ON COLUMN easeml.arm_openings.phase IS
+    'The rule that chose: first_service, last_call, or a rule of the policy.';
 COMMENT ON COLUMN easeml.arm_openings.opening_number IS 'Order in which the run opened this arm, from 1.';
 COMMENT ON COLUMN easeml.arm_openings.beta IS 'Weight of the variance in the upper bounds.';
 COMMENT ON COLUMN easeml.arm_openings.mean IS 'Expected quality of the arm, on the scale of the prior.';
-COMMENT ON COLUMN easeml.arm_openings.cost IS 'Expected cost of the arm, divided by the mean cost of all arms of open runs.';
-COMMENT ON COLUMN easeml.arm_openings.sig IS 'Least upper bound among the arms that the run has opened, minus its last quality; null before its first quality.';
-COMMENT ON COLUMN easeml.arm_openings.gap IS 'Largest upper bound among the arms that wait, minus the best quality so far.';
+COMMENT ON COLUMN easeml.arm_openings.cost IS
+    'Expected cost of the arm, divided by the mean cost of all arms of open runs.';
+COMMENT ON COLUMN easeml.arm_openings.sig IS
+    'Least upper bound among the arms that the run has opened, minus its last quality; null before its first quality.';
+COMMENT ON COLUMN easeml.arm_openings.gap IS
+    'Largest upper bound among the arms that wait, minus the best quality so far.';
 COMMENT ON COLUMN easeml.arm_openings.pending IS 'Other arms of the run that were open.';
 
 -- Not in easeml.arm_openings: the memory concerns runs of all tenants, and outlives the run that was chosen last.
@@ -96,7 +111,8 @@ CREATE TABLE easeml.policy_memory (
     memory jsonb NOT NULL,
     written_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-COMMENT ON TABLE easeml.policy_memory IS 'What each policy needs to continue after a restart; only the coordinator reads it.';
+COMMENT ON TABLE easeml.policy_memory IS
+    'What each policy needs to continue after a restart; only the coordinator reads it.';
 
 CREATE TABLE easeml.arm_opening_candidates (
     decision_id bigint NOT NULL REFERENCES easeml.arm_openings ON DELETE CASCADE,
@@ -118,6 +134,8 @@ CREATE TABLE easeml.arm_opening_candidates (
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
 CREATE INDEX arm_opening_candidates_run ON easeml.arm_opening_candidates (run_id, decision_id);
-COMMENT ON TABLE easeml.arm_opening_candidates IS 'How each run stood at each decision, so that its tenant sees why it waited. The row shows the numbers of the chosen run but not whose it was.';
+COMMENT ON TABLE easeml.arm_opening_candidates IS 'How each run stood at each decision, so that its tenant sees why it '
+    'waited. The row shows the numbers of the chosen run but not whose it was.';
 COMMENT ON COLUMN easeml.arm_opening_candidates.is_candidate IS 'Whether the rule considered the run.';
-COMMENT ON COLUMN easeml.arm_opening_candidates.n_runs IS 'Number of runs with a waiting arm; if there are more than 20, the chosen one, those with the largest gaps and some others by turns have rows here.';
+COMMENT ON COLUMN easeml.arm_opening_candidates.n_runs IS 'Number of runs with a waiting arm; if there are more than '
+    '20, the chosen one, those with the largest gaps and some others by turns have rows here.';

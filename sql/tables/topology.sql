@@ -14,10 +14,13 @@ CREATE TABLE easeml.segments (
 );
 CREATE UNIQUE INDEX segments_place ON easeml.segments (service, coalesce(content, -1));
 COMMENT ON TABLE easeml.segments IS 'Places that hold partitions and run units; this server is the first.';
-COMMENT ON COLUMN easeml.segments.service IS 'Name of its server in pg_service.conf; null: this server. Host, user and password are in the files of those who connect.';
-COMMENT ON COLUMN easeml.segments.content IS 'Which member of a cluster it is, if the service names the cluster''s coordinator: the content of a segment of Greenplum, or the group of a worker of Citus; null: the server itself.';
+COMMENT ON COLUMN easeml.segments.service IS 'Name of its server in pg_service.conf; null: this server. Host, user and '
+    'password are in the files of those who connect.';
+COMMENT ON COLUMN easeml.segments.content IS 'Which member of a cluster it is, if the service names the cluster''s '
+    'coordinator: the content of a segment of Greenplum, or the group of a worker of Citus; null: the server itself.';
 COMMENT ON COLUMN easeml.segments.token IS 'Token by which its server knows that it serves this segment and no other.';
-COMMENT ON COLUMN easeml.segments.identity IS 'Identity that its server reports: two segments are never the same server.';
+COMMENT ON COLUMN easeml.segments.identity IS
+    'Identity that its server reports: two segments are never the same server.';
 COMMENT ON COLUMN easeml.segments.facts IS 'What its server last reported about itself.';
 COMMENT ON COLUMN easeml.segments.refusal IS 'Why no units run there; null: they do.';
 INSERT INTO easeml.segments (segment_id, segment_name) OVERRIDING SYSTEM VALUE VALUES (1, 'local');
@@ -49,12 +52,17 @@ CREATE INDEX slots_segment ON easeml.slots (segment_id);
 CREATE INDEX slots_instance ON easeml.slots (instance_id) WHERE instance_id IS NOT NULL;
 -- Small tables whose rows change every second: dead rows go before there are pages of them.
 ALTER TABLE easeml.slots SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
-COMMENT ON TABLE easeml.slots IS 'Sessions that carry out one order at a time (a unit, a batch or a whole round), each bound to one device; easeml.set_slots and the units themselves write them.';
-COMMENT ON COLUMN easeml.slots.device IS 'cuda:N: a GPU; cpu: n_threads threads on any core; cpu:N: the N-th n_threads cores. Slots of a segment with the same cuda:N or cpu:N share it.';
-COMMENT ON COLUMN easeml.slots.instance_id IS 'The instance that it belongs to, or was taken for; it is reserved for that instance''s run.';
+COMMENT ON TABLE easeml.slots IS 'Sessions that carry out one order at a time (a unit, a batch or a whole round), each '
+    'bound to one device; easeml.set_slots and the units themselves write them.';
+COMMENT ON COLUMN easeml.slots.device IS 'cuda:N: a GPU; cpu: n_threads threads on any core; cpu:N: the N-th n_threads '
+    'cores. Slots of a segment with the same cuda:N or cpu:N share it.';
+COMMENT ON COLUMN easeml.slots.instance_id IS
+    'The instance that it belongs to, or was taken for; it is reserved for that instance''s run.';
 COMMENT ON COLUMN easeml.slots.is_added IS 'Whether it was added for its instance, and is removed with it.';
-COMMENT ON COLUMN easeml.slots.start_seconds IS 'session: seconds that it took to open its session. Name of a trainer: seconds that the first unit of such a trial took to import what it needs, which are not in the time of any unit.';
-COMMENT ON COLUMN easeml.slots.memory_limit_bytes IS 'RLIMIT_DATA of the session: a unit beyond it fails with out of memory and does not take the server down. NULL: its share of the machine''s memory; on a GPU no limit.';
+COMMENT ON COLUMN easeml.slots.start_seconds IS 'session: seconds that it took to open its session. Name of a trainer: '
+    'seconds that the first unit of such a trial took to import what it needs, which are not in the time of any unit.';
+COMMENT ON COLUMN easeml.slots.memory_limit_bytes IS 'RLIMIT_DATA of the session: a unit beyond it fails with out of '
+    'memory and does not take the server down. NULL: its share of the machine''s memory; on a GPU no limit.';
 
 CREATE TABLE easeml.coordinator_lease (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
@@ -63,8 +71,10 @@ CREATE TABLE easeml.coordinator_lease (
     holder_pid integer,
     holder_started timestamptz
 );
-COMMENT ON TABLE easeml.coordinator_lease IS 'The number that a coordinator draws when it takes over. Units that an earlier coordinator started can no longer be recorded.';
-COMMENT ON COLUMN easeml.coordinator_lease.holder_pid IS 'The session that holds it; once that is gone, or its last heartbeat older than 30 seconds, another coordinator takes over.';
+COMMENT ON TABLE easeml.coordinator_lease IS 'The number that a coordinator draws when it takes over. Units that an '
+    'earlier coordinator started can no longer be recorded.';
+COMMENT ON COLUMN easeml.coordinator_lease.holder_pid IS 'The session that holds it; once that is gone, or its last '
+    'heartbeat older than 30 seconds, another coordinator takes over.';
 COMMENT ON COLUMN easeml.coordinator_lease.holder_started IS 'When that session started.';
 INSERT INTO easeml.coordinator_lease DEFAULT VALUES;
 
@@ -78,6 +88,7 @@ CREATE TABLE easeml.coordinators (
     stopped_at timestamptz,
     counters jsonb NOT NULL DEFAULT '{}'
 );
-ALTER TABLE easeml.coordinators SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE easeml.coordinators
+    SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 COMMENT ON TABLE easeml.coordinators IS 'Coordinators that have held the lease, with their last heartbeat.';
 COMMENT ON COLUMN easeml.coordinators.counters IS 'What it has counted since it took over, as of its last heartbeat.';

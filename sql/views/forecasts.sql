@@ -1,8 +1,10 @@
 CREATE VIEW easeml.run_forecasts WITH (security_invoker) AS
-SELECT f.run_id, d.dataset_name, f.made_at, f.eta_at, f.eta_earliest_at, f.eta_p95_at, f.cost_so_far, f.cost_expected, f.cost_p95, f.note,
+SELECT f.run_id, d.dataset_name, f.made_at, f.eta_at, f.eta_earliest_at, f.eta_p95_at, f.cost_so_far,
+    f.cost_expected, f.cost_p95, f.note,
     r.finished_at, f.tenant::text AS tenant
 FROM easeml.forecasts f JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id);
-COMMENT ON VIEW easeml.run_forecasts IS 'Forecasts that the coordinator made of each run while it ran, beside its end. easeml.forecast makes one now.';
+COMMENT ON VIEW easeml.run_forecasts IS
+    'Forecasts that the coordinator made of each run while it ran, beside its end. easeml.forecast makes one now.';
 
 COMMENT ON COLUMN easeml.run_forecasts.run_id IS 'The run, see easeml.run_status.';
 COMMENT ON COLUMN easeml.run_forecasts.dataset_name IS 'Dataset that it searches on.';
