@@ -26,7 +26,7 @@ COMMENT ON COLUMN easeml.segments.refusal IS 'Why no units run there; null: they
 INSERT INTO easeml.segments (segment_id, segment_name) OVERRIDING SYSTEM VALUE VALUES (1, 'local');
 SELECT setval('easeml.segments_segment_id_seq', 1);
 
--- Its rules are those of the trigger slot_values; tables/runs.sql says why.
+-- Its rules are those of the trigger slot_values; runs/tables.sql says why.
 CREATE TABLE easeml.slots (
     slot_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     slot_name text NOT NULL UNIQUE,

@@ -25,3 +25,14 @@ COMMENT ON COLUMN easeml.restored_tables.backend_pid IS
     'The session that fills the table; any other session finds rows there and is refused.';
 COMMENT ON COLUMN easeml.restored_tables.n_rows IS
     'How many rows it has brought; null if the server counts none (track_counts).';
+
+-- How long old rows are kept, where administrators chose; service/retention.sql has the defaults.
+
+CREATE TABLE easeml.retention_settings (
+    what text PRIMARY KEY,
+    keep interval CHECK (keep > '0' AND keep <= '1000 years'),
+    set_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE easeml.retention_settings IS
+    'How long old rows are kept, for what easeml.set_retention has changed; easeml.retention shows all.';
+COMMENT ON COLUMN easeml.retention_settings.keep IS 'For how long; null: forever.';

@@ -86,7 +86,7 @@ BEGIN
         JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.child
         JOIN pg_attribute b ON b.attrelid = c.confrelid AND b.attnum = k.parent
         WHERE c.contype = 'f' AND c.connamespace = 'easeml'::regnamespace GROUP BY c.oid, c.conname
-        -- What units record names its trial without a foreign key (tables/results.sql).
+        -- What units record names its trial without a foreign key (units/tables.sql).
         UNION ALL SELECT format('easeml.%I', k.child)::regclass, 'easeml.trials'::regclass,
             'p.trial_id = c.trial_id AND p.tenant = c.tenant', 'true'
         FROM unnest('{checkpoints,training_units,evaluations,epoch_metrics}'::text[]) k(child) ORDER BY 1, 3
