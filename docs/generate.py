@@ -99,7 +99,7 @@ def routine_lines(routine: Routine) -> list[str]:
 
 def escaped(comment: str) -> list[str]:
     """A comment as Markdown lines: nothing in it is markup."""
-    return [re.sub(r"([<*])", r"\\\1", line) for line in comment.strip().splitlines()]
+    return [re.sub(r"([<*])", r"\\\1", line.strip()) for line in comment.strip().splitlines()]
 
 
 def sql_page() -> str:

@@ -75,10 +75,16 @@ def bracketed(text: str, start: int) -> str:
 
 def comments(text: str, kind: str) -> Iterator[tuple[str, str]]:
     """Yield (what is commented, comment) of one kind of object, in the order of the sources."""
-    pattern = rf"COMMENT ON {kind} easeml\.([^;]*?) IS\s+(?:'((?:[^']|'')*)'|\$\$(.*?)\$\$);"
+    literals = r"(?:'(?:[^']|'')*'\s*)+"
+    pattern = rf"COMMENT ON {kind} easeml\.([^;]*?) IS\s+(?:({literals})|\$\$(.*?)\$\$);"
     for match in re.finditer(pattern, text, re.DOTALL):
         quoted, dollars = match.group(2), match.group(3)
-        yield match.group(1).strip(), quoted.replace("''", "'") if quoted is not None else dollars
+        yield match.group(1).strip(), joined(quoted) if quoted is not None else dollars
+
+
+def joined(literals: str) -> str:
+    """Return the text of string literals that stand on lines of their own, as the server joins them."""
+    return re.sub(r"'\s*\n\s*'", "", literals.strip())[1:-1].replace("''", "'")
 
 
 def routines(text: str) -> list[Routine]:

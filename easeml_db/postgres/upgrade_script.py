@@ -86,7 +86,7 @@ def upgrade_script(folder: Path, name: str) -> str:
 
 def _again(source: str, text: str) -> str:
     """Return the statements of a source, changed so that they can run when all or some of their objects exist."""
-    if source.startswith("tables/"):
+    if source.endswith("tables.sql"):
         text = "".join(each for each in _statements(text) if REPEATABLE.match(each))
     for pattern, replacement in REPLACING:
         text = pattern.sub(replacement, text)

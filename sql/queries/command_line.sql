@@ -1,6 +1,7 @@
 -- name: datasets
 -- Datasets, the newest version of each.
-SELECT dataset_id, dataset_name, version, task, source, input_columns, target_column, input_shape, n_outputs, n_partitions,
+SELECT dataset_id, dataset_name, version, task, source, input_columns, target_column,
+    input_shape, n_outputs, n_partitions,
     n_train_rows, n_validation_rows, n_test_rows, n_bytes, n_runs, created_at, tenant
 FROM easeml.dataset_info WHERE is_newest ORDER BY dataset_name, tenant
 
@@ -15,7 +16,8 @@ WHERE d.dataset_name = %(dataset)s AND d.tenant = easeml.current_tenant() AND d.
 
 -- name: architectures
 -- Architectures that administrators registered.
-SELECT architecture, entry_point, templates, summary, registered_by, registered_at, withdrawn_at FROM easeml.registered_architectures
+SELECT architecture, entry_point, templates, summary, registered_by, registered_at, withdrawn_at
+FROM easeml.registered_architectures
 ORDER BY architecture
 
 -- name: serving
@@ -28,7 +30,8 @@ SELECT * FROM easeml.slot_status ORDER BY slot_id
 
 -- name: node
 -- The segment of that name, to be checked; only administrators may.
-SELECT g.segment_id, g.segment_name, g.service, g.token, g.engine, g.content FROM easeml.segments g WHERE g.segment_id = easeml.find_segment(%(segment)s)
+SELECT g.segment_id, g.segment_name, g.service, g.token, g.engine, g.content FROM easeml.segments g
+WHERE g.segment_id = easeml.find_segment(%(segment)s)
 
 -- name: segments
 -- Segments with their slots and partitions.
@@ -62,7 +65,8 @@ SELECT * FROM (
 
 -- name: arm_beliefs
 -- Arms of a run, with the scale of its prior.
-SELECT b.*, p.prior, p.link FROM easeml.arm_beliefs b LEFT JOIN easeml.priors p USING (run_id) WHERE b.run_id = %(run_id)s ORDER BY b.arm_id
+SELECT b.*, p.prior, p.link FROM easeml.arm_beliefs b LEFT JOIN easeml.priors p USING (run_id)
+WHERE b.run_id = %(run_id)s ORDER BY b.arm_id
 
 -- name: run_regret
 -- How much better the open runs, or all runs, may still get.
@@ -75,14 +79,16 @@ FROM easeml.run_regret g
 JOIN easeml.run_status r USING (run_id)
 JOIN easeml.tenant_status t ON t.tenant = g.tenant
 LEFT JOIN LATERAL (
-    SELECT d.reason FROM easeml.policy_decisions d WHERE d.run_id = g.run_id ORDER BY d.decision_id DESC LIMIT 1) c ON true
+    SELECT d.reason FROM easeml.policy_decisions d
+    WHERE d.run_id = g.run_id ORDER BY d.decision_id DESC LIMIT 1) c ON true
 WHERE g.run_id = ANY(%(run_ids)s) ORDER BY g.run_id
 
 -- name: demo_roles
 -- Roles of these names, their comments, and their open runs.
 SELECT a.rolname AS role, pg_catalog.shobj_description(a.oid, 'pg_authid') AS comment,
     EXISTS (SELECT FROM easeml.tenants t WHERE t.tenant = a.rolname) AS is_tenant,
-    ARRAY(SELECT r.run_id FROM easeml.runs r WHERE r.tenant = a.rolname AND r.status IN ('queued', 'running') ORDER BY r.run_id) AS open_runs
+    ARRAY(SELECT r.run_id FROM easeml.runs r WHERE r.tenant = a.rolname
+        AND r.status IN ('queued', 'running') ORDER BY r.run_id) AS open_runs
 FROM pg_catalog.pg_roles a WHERE a.rolname = ANY(%(roles)s)
 
 -- name: procedures
@@ -99,15 +105,18 @@ SELECT * FROM easeml.trial_allocations WHERE run_id = %(run_id)s ORDER BY decide
 
 -- name: device_profiles
 -- Measurements of devices.
-SELECT d.dataset_name, p.* FROM easeml.device_profiles p JOIN easeml.datasets d USING (dataset_id) ORDER BY d.dataset_name, p.architecture, p.device_kind
+SELECT d.dataset_name, p.* FROM easeml.device_profiles p
+JOIN easeml.datasets d USING (dataset_id) ORDER BY d.dataset_name, p.architecture, p.device_kind
 
 -- name: prices
 -- Instance types of all price lists, or of one.
-SELECT * FROM easeml.prices WHERE price_list = coalesce(%(price_list)s, price_list) ORDER BY price_list, price_per_hour, instance_type
+SELECT * FROM easeml.prices WHERE price_list = coalesce(%(price_list)s, price_list) ORDER BY price_list,
+    price_per_hour, instance_type
 
 -- name: schedulers
 -- Schedulers that a run can use, the default first.
-SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary FROM easeml.schedulers ORDER BY is_default DESC, scheduler
+SELECT scheduler, is_default, needs_free_order, needs_single_holders, summary
+FROM easeml.schedulers ORDER BY is_default DESC, scheduler
 
 -- name: runs
 -- Runs, newest first.
@@ -123,7 +132,8 @@ JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
 LEFT JOIN LATERAL (
     SELECT CASE WHEN r.search IS NOT NULL THEN greatest(s.n_units - s.n_units_done, 0)
-        ELSE least(coalesce(sum((2 * t.max_epochs + 1) * d.n_partitions::bigint - t.n_steps_done), 0), 9223372036854775807)::bigint END AS n_units_left
+        ELSE least(coalesce(sum((2 * t.max_epochs + 1) * d.n_partitions::bigint - t.n_steps_done), 0),
+            9223372036854775807)::bigint END AS n_units_left
     FROM easeml.trials t WHERE t.run_id = r.run_id AND t.status IN ('waiting', 'running', 'paused')) l ON true
 WHERE s.run_id = %(run_id)s
 
@@ -173,5 +183,6 @@ SELECT t.* FROM easeml.tasks t WHERE t.task_name = %(task)s AND t.tenant = easem
 
 -- name: refreshes
 -- Datasets that are trained again on new rows; an interval as text.
-SELECT tenant, dataset_name, every::text AS every, when_drift, next_at, last_outcome, last_reason, last_looked_at, problem
+SELECT tenant, dataset_name, every::text AS every, when_drift, next_at, last_outcome,
+    last_reason, last_looked_at, problem
 FROM easeml.refresh_status ORDER BY tenant, dataset_name

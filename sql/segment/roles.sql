@@ -1,11 +1,14 @@
--- The role that works on a node: the login role that the coordinator's service names is a member. Roles belong to the cluster, so it may exist already.
+-- The role that works on a node: the login role that the coordinator's service names is a member. Roles belong to the
+-- cluster, so it may exist already.
 DO $roles$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'easeml_segment') THEN
         CREATE ROLE easeml_segment NOLOGIN;
     END IF;
-    IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = 'easeml_segment' AND (r.rolcanlogin OR r.rolsuper OR r.rolbypassrls OR r.rolcreaterole)) THEN
-        RAISE EXCEPTION USING errcode = 'ML004', message = 'role easeml_segment is there already, and can log in or has further rights',
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = 'easeml_segment'
+        AND (r.rolcanlogin OR r.rolsuper OR r.rolbypassrls OR r.rolcreaterole)) THEN
+        RAISE EXCEPTION USING errcode = 'ML004',
+            message = 'role easeml_segment is there already, and can log in or has further rights',
             hint = 'Drop it, and create the extension again.';
     END IF;
 END

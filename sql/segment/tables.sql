@@ -7,7 +7,8 @@ CREATE TABLE easeml_segment.node (
     holder text
 );
 COMMENT ON TABLE easeml_segment.node IS 'Which node this is, and the one segment of a control server that it serves.';
-COMMENT ON COLUMN easeml_segment.node.identity IS 'Drawn at random when the extension is created; it reveals two names of one node.';
+COMMENT ON COLUMN easeml_segment.node.identity IS
+    'Drawn at random when the extension is created; it reveals two names of one node.';
 INSERT INTO easeml_segment.node (identity) SELECT md5(concat(random(), random(), clock_timestamp(), pg_backend_pid()));
 
 CREATE TABLE easeml_segment.datasets (
@@ -46,7 +47,8 @@ CREATE TABLE easeml_segment.registered_architectures (
     input_ranks integer[] NOT NULL,
     made_for text[] NOT NULL
 );
-COMMENT ON TABLE easeml_segment.registered_architectures IS 'Architectures of installed packages that trials here have needed, as they were registered on the control server.';
+COMMENT ON TABLE easeml_segment.registered_architectures IS
+    'Architectures of installed packages that trials here have needed, as they were registered on the control server.';
 
 CREATE TABLE easeml_segment.checkpoints (
     checkpoint_id bigint PRIMARY KEY,
@@ -57,8 +59,10 @@ CREATE TABLE easeml_segment.checkpoints (
     state bytea,
     stored_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-COMMENT ON TABLE easeml_segment.checkpoints IS 'States, never overwritten. Those that the control server does not point to are garbage.';
-COMMENT ON COLUMN easeml_segment.checkpoints.lease_number IS 'The coordinator that had it written; an earlier coordinator does not treat it as garbage.';
+COMMENT ON TABLE easeml_segment.checkpoints IS
+    'States, never overwritten. Those that the control server does not point to are garbage.';
+COMMENT ON COLUMN easeml_segment.checkpoints.lease_number IS
+    'The coordinator that had it written; an earlier coordinator does not treat it as garbage.';
 COMMENT ON COLUMN easeml_segment.checkpoints.state IS 'Always null: the bytes are in easeml_segment.checkpoint_chunks.';
 
 CREATE TABLE easeml_segment.checkpoint_chunks (

@@ -1,45 +1,64 @@
--- From 0.1.0 to 0.2.0: what the sources of tables cannot say of tables that are there. Each statement may find its work done.
+-- From 0.1.0 to 0.2.0: what the sources of tables cannot say of tables that are there. Each statement may find its work
+-- done.
 
--- A coordinator of the former version loses its lease, and ends: its units can no longer be recorded. The row is the first to be locked, since
--- whoever records a unit holds it, too.
+-- A coordinator of the former version loses its lease, and ends: its units can no longer be recorded. The row is the
+-- first to be locked, since whoever records a unit holds it, too.
 UPDATE easeml.coordinator_lease SET lease_number = lease_number + 1, holder_pid = NULL, holder_started = NULL;
 
-ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS deadline_seconds double precision CHECK (deadline_seconds > 0 AND deadline_seconds <= 1e9),
+ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS deadline_seconds double precision
+    CHECK (deadline_seconds > 0 AND deadline_seconds <= 1e9),
     ADD COLUMN IF NOT EXISTS deadline timestamptz CHECK (isfinite(deadline)),
     ADD COLUMN IF NOT EXISTS max_cost double precision CHECK (max_cost > 0 AND max_cost < 'Infinity'),
-    ADD COLUMN IF NOT EXISTS price_list text, ADD COLUMN IF NOT EXISTS slot_seconds double precision CHECK (slot_seconds >= 0);
-ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS is_open boolean NOT NULL GENERATED ALWAYS AS (status IN ('queued', 'running')) STORED;
-ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS training_seconds double precision;
-ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS training_loss double precision, ADD COLUMN IF NOT EXISTS training_seconds double precision;
-ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS mse double precision, ADD COLUMN IF NOT EXISTS psnr double precision, ADD COLUMN IF NOT EXISTS ssim double precision,
+    ADD COLUMN IF NOT EXISTS price_list text,
+    ADD COLUMN IF NOT EXISTS slot_seconds double precision CHECK (slot_seconds >= 0);
+ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS is_open boolean NOT NULL GENERATED ALWAYS AS (status IN ('queued',
+        'running')) STORED;
+ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS training_seconds double precision;
+ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS training_loss double precision,
+    ADD COLUMN IF NOT EXISTS training_seconds double precision;
+ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS mse double precision,
+    ADD COLUMN IF NOT EXISTS psnr double precision, ADD COLUMN IF NOT EXISTS ssim double precision,
     ADD COLUMN IF NOT EXISTS token_accuracy double precision;
 ALTER TABLE easeml.tenant_roles ADD COLUMN IF NOT EXISTS paced_until timestamptz;
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS home_segment_id integer REFERENCES easeml.segments;
 ALTER TABLE easeml.datasets ADD COLUMN IF NOT EXISTS shuffle text CHECK (shuffle IN ('across', 'within')),
     ADD COLUMN IF NOT EXISTS n_moved_bytes bigint CHECK (n_moved_bytes >= 0);
-ALTER TABLE easeml.tenancy ADD COLUMN IF NOT EXISTS state_copies integer NOT NULL DEFAULT 1 CHECK (state_copies BETWEEN 1 AND 16);
-ALTER TABLE easeml.tenancy ADD COLUMN IF NOT EXISTS node_job_seconds double precision NOT NULL DEFAULT 14400 CHECK (node_job_seconds > 0 AND node_job_seconds <= 1e7);
+ALTER TABLE easeml.tenancy ADD COLUMN IF NOT EXISTS state_copies integer NOT NULL DEFAULT 1
+    CHECK (state_copies BETWEEN 1 AND 16);
+ALTER TABLE easeml.tenancy ADD COLUMN IF NOT EXISTS node_job_seconds double precision NOT NULL DEFAULT 14400
+    CHECK (node_job_seconds > 0 AND node_job_seconds <= 1e7);
 ALTER TABLE easeml.coordinators ADD COLUMN IF NOT EXISTS counters jsonb NOT NULL DEFAULT '{}';
-ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint, ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false,
+ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint,
+    ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false,
     ADD COLUMN IF NOT EXISTS start_seconds jsonb NOT NULL DEFAULT '{}';
 ALTER TABLE easeml.segments ADD COLUMN IF NOT EXISTS service text CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),
-    ADD COLUMN IF NOT EXISTS token text, ADD COLUMN IF NOT EXISTS identity text UNIQUE, ADD COLUMN IF NOT EXISTS facts jsonb,
-    ADD COLUMN IF NOT EXISTS checked_at timestamptz, ADD COLUMN IF NOT EXISTS refusal text, ADD COLUMN IF NOT EXISTS content integer CHECK (content >= 0);
-ALTER TABLE easeml.segments DROP CONSTRAINT segments_engine_check, ADD CONSTRAINT segments_engine_check CHECK (engine IN ('postgres', 'citus', 'greenplum'));
+    ADD COLUMN IF NOT EXISTS token text, ADD COLUMN IF NOT EXISTS identity text UNIQUE,
+    ADD COLUMN IF NOT EXISTS facts jsonb,
+    ADD COLUMN IF NOT EXISTS checked_at timestamptz, ADD COLUMN IF NOT EXISTS refusal text,
+    ADD COLUMN IF NOT EXISTS content integer CHECK (content >= 0);
+ALTER TABLE easeml.segments DROP CONSTRAINT segments_engine_check,
+    ADD CONSTRAINT segments_engine_check CHECK (engine IN ('postgres', 'citus', 'greenplum'));
 ALTER TABLE easeml.servings DROP CONSTRAINT servings_reason_check,
-    ADD CONSTRAINT servings_reason_check CHECK (reason IN ('better', 'deployed', 'undeployed', 'rolled back', 'dropped', 'metric', 'refreshed'));
--- The triggers trial_values and slot_values look at trial_number, max_epochs, target_epochs, bracket, inherited_epochs, status, started_at, finished_at, device,
--- n_threads and memory_limit_bytes instead, where they are written. Only units write kind.
-ALTER TABLE easeml.trials DROP CONSTRAINT IF EXISTS trials_trial_number_check, DROP CONSTRAINT IF EXISTS trials_max_epochs_check, DROP CONSTRAINT IF EXISTS trials_check,
-    DROP CONSTRAINT IF EXISTS trials_bracket_check, DROP CONSTRAINT IF EXISTS trials_check1, DROP CONSTRAINT IF EXISTS trials_status_check,
+    ADD CONSTRAINT servings_reason_check
+        CHECK (reason IN ('better', 'deployed', 'undeployed', 'rolled back', 'dropped', 'metric', 'refreshed'));
+-- The triggers trial_values and slot_values look at trial_number, max_epochs, target_epochs, bracket, inherited_epochs,
+-- status, started_at, finished_at, device, n_threads and memory_limit_bytes instead, where they are written. Only units
+-- write kind.
+ALTER TABLE easeml.trials DROP CONSTRAINT IF EXISTS trials_trial_number_check,
+    DROP CONSTRAINT IF EXISTS trials_max_epochs_check, DROP CONSTRAINT IF EXISTS trials_check,
+    DROP CONSTRAINT IF EXISTS trials_bracket_check, DROP CONSTRAINT IF EXISTS trials_check1,
+    DROP CONSTRAINT IF EXISTS trials_status_check,
     DROP CONSTRAINT IF EXISTS trials_started_at_check, DROP CONSTRAINT IF EXISTS trials_finished_at_check;
-ALTER TABLE easeml.slots DROP CONSTRAINT IF EXISTS slots_device_check, DROP CONSTRAINT IF EXISTS slots_n_threads_check, DROP CONSTRAINT IF EXISTS slots_memory_limit_bytes_check,
+ALTER TABLE easeml.slots DROP CONSTRAINT IF EXISTS slots_device_check, DROP CONSTRAINT IF EXISTS slots_n_threads_check,
+    DROP CONSTRAINT IF EXISTS slots_memory_limit_bytes_check,
     DROP CONSTRAINT IF EXISTS slots_status_check, DROP CONSTRAINT IF EXISTS slots_kind_check;
 ALTER TABLE easeml.checkpoints ADD COLUMN IF NOT EXISTS is_elsewhere boolean NOT NULL DEFAULT false;
 ALTER TABLE easeml.checkpoints DROP CONSTRAINT IF EXISTS checkpoints_trial_id_tenant_fkey;
 ALTER TABLE easeml.training_units DROP CONSTRAINT IF EXISTS training_units_trial_id_tenant_fkey;
--- Nobody read the number of a unit. Its sequence leaves the extension before it is gone, and with that the list of what dumps have of the extension.
+-- Nobody read the number of a unit. Its sequence leaves the extension before it is gone, and with that the list of what
+-- dumps have of the extension.
 DO $sequence$
 BEGIN
     IF to_regclass('easeml.training_units_unit_id_seq') IS NOT NULL THEN
@@ -47,7 +66,8 @@ BEGIN
     END IF;
 END
 $sequence$;
-ALTER TABLE easeml.training_units DROP COLUMN IF EXISTS unit_id, DROP CONSTRAINT IF EXISTS training_units_trial_id_epoch_partition_number_key,
+ALTER TABLE easeml.training_units DROP COLUMN IF EXISTS unit_id,
+    DROP CONSTRAINT IF EXISTS training_units_trial_id_epoch_partition_number_key,
     DROP CONSTRAINT IF EXISTS training_units_pkey, ADD PRIMARY KEY (trial_id, epoch, partition_number);
 ALTER TABLE easeml.evaluations DROP CONSTRAINT IF EXISTS evaluations_trial_id_tenant_fkey;
 ALTER TABLE easeml.epoch_metrics DROP CONSTRAINT IF EXISTS epoch_metrics_trial_id_tenant_fkey;
@@ -55,29 +75,43 @@ ALTER TABLE easeml.epoch_metrics DROP CONSTRAINT IF EXISTS epoch_metrics_trial_i
 -- The examples of tasks; whoever had a schema of that name could have objects in it.
 DO $tasks$
 BEGIN
-    IF EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = 'easeml_tasks' AND n.nspowner <> 'easeml_owner'::regrole) THEN
-        RAISE EXCEPTION USING errcode = 'ML004', message = 'schema easeml_tasks is there already', hint = 'Rename or drop it, and update the extension again.';
+    IF EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = 'easeml_tasks'
+        AND n.nspowner <> 'easeml_owner'::regrole) THEN
+        RAISE EXCEPTION USING errcode = 'ML004', message = 'schema easeml_tasks is there already',
+            hint = 'Rename or drop it, and update the extension again.';
     END IF;
 END
 $tasks$;
 CREATE SCHEMA IF NOT EXISTS easeml_tasks AUTHORIZATION easeml_owner;
-COMMENT ON SCHEMA easeml_tasks IS 'Examples of the tasks of easeml; tenants see theirs through the views that easeml.create_task makes.';
+COMMENT ON SCHEMA easeml_tasks IS
+    'Examples of the tasks of easeml; tenants see theirs through the views that easeml.create_task makes.';
 
 -- They are made again with other columns.
-DROP INDEX IF EXISTS easeml.runs_open, easeml.runs_tenant, easeml.trials_tenant, easeml.arm_opening_candidates_run, easeml.training_units_tenant, easeml.evaluations_tenant;
+DROP INDEX IF EXISTS easeml.runs_open, easeml.runs_tenant, easeml.trials_tenant, easeml.arm_opening_candidates_run,
+    easeml.training_units_tenant, easeml.evaluations_tenant;
 
 -- They return further columns, or have further arguments now.
 DROP VIEW IF EXISTS easeml.architectures;
-DROP FUNCTION IF EXISTS easeml.list_architectures(), easeml.fitting_architectures(text, integer[], integer, boolean), easeml.predict_packed(text, bigint, integer, bytea, text), easeml.specifications(text[]),
-    easeml.predict_table(text, text, text, bigint, text, text[]), easeml.write_predictions(text, oid, text, bigint, text, text[]);
-DROP FUNCTION IF EXISTS easeml.plan(text, text[], jsonb, text, integer, integer, bigint, jsonb, interval, double precision, text, double precision);
-DROP FUNCTION IF EXISTS easeml.create_dataset(text, text, text[], text, integer, double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer), easeml.begin_version(name, integer, jsonb);
-DROP FUNCTION IF EXISTS easeml.check_run_limits(name, name), easeml.advance(jsonb), easeml.apply_decisions(bigint, jsonb, bigint);
-DROP FUNCTION IF EXISTS easeml.begin_search(jsonb, jsonb, text, integer, integer, bigint, jsonb, jsonb), easeml.check_memory(jsonb, bigint[], jsonb);
-DROP FUNCTION IF EXISTS easeml.predict_json(text, text, bigint), easeml.predict_numbers(text, bytea, bigint), easeml.predict_bytes(text, bytea, bigint),
-    easeml.predict_row(text, anyarray, bigint), easeml.predict_row(text, jsonb, bigint), easeml.predict_row(text, text, bigint), easeml.predict_row(text, bytea, bigint);
+DROP FUNCTION IF EXISTS easeml.list_architectures(), easeml.fitting_architectures(text, integer[], integer, boolean),
+    easeml.predict_packed(text, bigint, integer, bytea, text), easeml.specifications(text[]),
+    easeml.predict_table(text, text, text, bigint, text, text[]),
+    easeml.write_predictions(text, oid, text, bigint, text, text[]);
+DROP FUNCTION IF EXISTS easeml.plan(text, text[], jsonb, text, integer, integer, bigint, jsonb, interval,
+    double precision, text, double precision);
+DROP FUNCTION IF EXISTS easeml.create_dataset(text, text, text[], text, integer,
+    double precision, double precision, bigint, text, integer[], integer, text, text, text, text, text[], integer),
+    easeml.begin_version(name, integer, jsonb);
+DROP FUNCTION IF EXISTS easeml.check_run_limits(name, name), easeml.advance(jsonb),
+    easeml.apply_decisions(bigint, jsonb, bigint);
+DROP FUNCTION IF EXISTS easeml.begin_search(jsonb, jsonb, text, integer, integer, bigint, jsonb, jsonb),
+    easeml.check_memory(jsonb, bigint[], jsonb);
+DROP FUNCTION IF EXISTS easeml.predict_json(text, text, bigint), easeml.predict_numbers(text, bytea, bigint),
+    easeml.predict_bytes(text, bytea, bigint),
+    easeml.predict_row(text, anyarray, bigint), easeml.predict_row(text, jsonb, bigint),
+    easeml.predict_row(text, text, bigint), easeml.predict_row(text, bytea, bigint);
 DROP FUNCTION IF EXISTS easeml.add_segment(text), easeml.remove_segment(text), easeml.examined_trial(text, bigint);
-DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision, bigint, text, text, jsonb, text);
+DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision,
+    bigint, text, text, jsonb, text);
 
 UPDATE easeml.trials t SET slot_seconds = w.seconds FROM (
     SELECT k.trial_id, extract(epoch FROM sum(k.finished_at - k.started_at)) AS seconds FROM (
@@ -88,6 +122,8 @@ UPDATE easeml.trials t SET training_seconds = w.seconds FROM (
     SELECT u.trial_id, sum(u.training_seconds) AS seconds FROM easeml.training_units u GROUP BY u.trial_id) w
 WHERE w.trial_id = t.trial_id AND t.training_seconds IS NULL;
 UPDATE easeml.epoch_metrics m SET training_loss = w.loss, training_seconds = w.seconds FROM (
-    SELECT u.trial_id, u.epoch, sum(u.loss * u.n_rows) / nullif(sum(u.n_rows), 0) AS loss, sum(u.training_seconds) AS seconds FROM easeml.training_units u GROUP BY u.trial_id, u.epoch) w
+    SELECT u.trial_id, u.epoch, sum(u.loss * u.n_rows) / nullif(sum(u.n_rows), 0) AS loss,
+        sum(u.training_seconds) AS seconds FROM easeml.training_units u GROUP BY u.trial_id, u.epoch) w
 WHERE w.trial_id = m.trial_id AND w.epoch = m.epoch AND m.split = 'validation' AND m.training_seconds IS NULL;
-UPDATE easeml.runs r SET slot_seconds = (SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.run_id = r.run_id) WHERE r.status = 'finished' AND r.slot_seconds IS NULL;
+UPDATE easeml.runs r SET slot_seconds = (SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.run_id = r.run_id)
+WHERE r.status = 'finished' AND r.slot_seconds IS NULL;

@@ -8,7 +8,7 @@ from easeml_db.decisions.hopper.schedulers.registry import SCHEDULERS
 from tests.contract.test_imports import DB_MODULES, ROOT, parsed
 
 NAMES = tuple(ALLOCATIONS)
-SQL = [*sorted((ROOT / "sql" / "tables").glob("*.sql")), *sorted((ROOT / "sql" / "functions").glob("*.sql"))]
+SQL = [ROOT / "sql" / name for name in (ROOT / "sql" / "sources.txt").read_text(encoding="utf-8").split()]
 
 
 def test_sql_names_no_allocation_but_the_default():

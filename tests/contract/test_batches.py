@@ -10,7 +10,7 @@ from tests.contract.test_imports import ROOT
 
 
 def test_sql_names_the_networks_and_the_settings_in_which_they_may_differ() -> None:
-    text = (ROOT / "sql" / "functions" / "catalogue.sql").read_text(encoding="utf-8")
+    text = (ROOT / "sql" / "runs" / "catalogue.sql").read_text(encoding="utf-8")
     body = text[text.index("FUNCTION easeml.batch_key") :]
     settings, networks = re.findall(r"'\{([\w,]*)\}'", body)[:2]
     assert tuple(settings.split(",")) == VARYING

@@ -1,4 +1,4 @@
-"""The rooms of a package are an ordered list: a room imports only from those before it. No folder holds too many files."""
+"""The rooms of a package are an ordered list: a room imports only from those before it, and no folder is too full."""
 
 from collections import Counter
 from itertools import chain

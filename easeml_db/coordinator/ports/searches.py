@@ -26,7 +26,7 @@ class SearchStore(Protocol):
         """
 
     async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
-        """Start, continue and stop trials, all or none (sql/functions/searches.sql says what a decision is); return the
+        """Start, continue and stop trials, all or none (sql/runs/searches.sql says what a decision is); return the
         bytes of states pruned.
 
         Raises StaleLease also if the tables are ahead of the decisions, and NotFound if the run is over, was resumed

@@ -2,7 +2,7 @@
 
 A package offers its functions in its metadata, as entry points of the group `easeml.architectures`; nothing else is
 ever imported. So a role that can write a row of easeml.registered_architectures, or a config, cannot make the server
-import an arbitrary module. A name never changes its meaning (sql/functions/architectures.sql), so a process may cache
+import an arbitrary module. A name never changes its meaning (sql/tasks/architectures.sql), so a process may cache
 it.
 """
 

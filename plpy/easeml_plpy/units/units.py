@@ -2,7 +2,7 @@
 
 A unit opens in one short transaction, works without one, and records everything in a last one, which first checks
 the coordinator's lease and the trial's progress (recording.py). The statements of both are SQL functions
-(sql/functions/units.sql).
+(sql/units/functions.sql).
 """
 
 from __future__ import annotations

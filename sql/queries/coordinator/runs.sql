@@ -1,38 +1,53 @@
 -- Runs and their trials, from the first look to the end.
--- A tenant may hold the rows of its runs for as long as its transaction lasts: nothing here waits for them, or all tenants would.
+-- A tenant may hold the rows of its runs for as long as its transaction lasts: nothing here waits for them, or all
+-- tenants would.
 
 -- name: open_runs
 -- Runs that are asked for and not over, oldest first.
 SELECT run_id FROM easeml.runs WHERE is_open ORDER BY run_id
 
 -- name: read_runs
--- Open runs; holders lists the segments of each partition, NULL where every slot may run every partition; to gathering segments all rows may be brought.
-SELECT r.run_id, r.seed, r.status, r.max_seconds, extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
-    r.scheduler, r.visit_order, r.allocation, r.tenant::text AS tenant, d.task, r.n_resumes, r.is_ending, d.options ? 'n_folds' AS has_folds, ARRAY(SELECT a FROM unnest(r.architectures || 'ensemble'::text) a WHERE easeml.does_whole_rounds(a)) AS whole_architectures,
+-- Open runs; holders lists the segments of each partition, NULL where every slot may run every partition; to gathering
+-- segments all rows may be brought.
+SELECT r.run_id, r.seed, r.status, r.max_seconds,
+    extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
+    r.scheduler, r.visit_order, r.allocation, r.tenant::text AS tenant, d.task, r.n_resumes,
+    r.is_ending, d.options ? 'n_folds' AS has_folds, ARRAY(SELECT a FROM unnest(r.architectures || 'ensemble'::text) a
+        WHERE easeml.does_whole_rounds(a)) AS whole_architectures,
     easeml.gathering_segments(d, true) AS gathering_segments,
     b.is_too_large,
-    CASE WHEN r.search IS NOT NULL AND NOT b.is_too_large THEN jsonb_build_object('architectures_json', (r.search -> 'architectures')::text, 'search_space_json', r.search_space::text, 'procedure', r.procedure,
-        'n_configs', (r.search -> 'n_configs'), 'max_epochs', r.max_epochs, 'seed', r.seed, 'options_json', r.procedure_options::text, 'portfolio_json', (r.search -> 'portfolio')::text) END AS search, CASE WHEN d.placement = 'bound' THEN (
+    CASE WHEN r.search IS NOT NULL AND NOT b.is_too_large THEN jsonb_build_object('architectures_json',
+            (r.search -> 'architectures')::text, 'search_space_json', r.search_space::text, 'procedure', r.procedure,
+        'n_configs', (r.search -> 'n_configs'), 'max_epochs', r.max_epochs, 'seed', r.seed,
+        'options_json', r.procedure_options::text, 'portfolio_json', (r.search -> 'portfolio')::text) END AS search,
+        CASE WHEN d.placement = 'bound' THEN (
         SELECT jsonb_agg(h.segments ORDER BY h.partition_number)
-        FROM (SELECT p.partition_number, coalesce(jsonb_agg(c.segment_id) FILTER (WHERE c.segment_id IS NOT NULL), '[]') AS segments
+        FROM (SELECT p.partition_number,
+            coalesce(jsonb_agg(c.segment_id) FILTER (WHERE c.segment_id IS NOT NULL), '[]') AS segments
               FROM easeml.partitions p LEFT JOIN easeml.replicas c USING (dataset_id, partition_number)
               WHERE p.dataset_id = d.dataset_id GROUP BY p.partition_number) h) END AS holders
 FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
-CROSS JOIN LATERAL (SELECT coalesce(octet_length(concat(r.search, r.search_space, r.procedure_options)) > 1000000, false) AS is_too_large) b
+CROSS JOIN LATERAL (SELECT coalesce(octet_length(concat(r.search, r.search_space, r.procedure_options)) > 1000000,
+        false) AS is_too_large) b
 WHERE r.run_id = ANY (%(run_ids)s) AND r.is_open
 
 -- name: read_trials
--- The trials of runs with their progress, all or only those that have a unit to run or had one; met lists the partitions met in the present round, where the order is free.
-SELECT t.run_id, t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.status, r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds, t.target_epochs, t.bracket,
+-- The trials of runs with their progress, all or only those that have a unit to run or had one; met lists the
+-- partitions met in the present round, where the order is free.
+SELECT t.run_id, t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.status,
+    r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds, t.target_epochs, t.bracket,
     CASE WHEN t.run_id = ANY (%(keyed)s::bigint[]) THEN easeml.batch_key(t.architecture, t.config) END AS batch_key,
     CASE WHEN r.visit_order = 'free' THEN ARRAY(
-        SELECT u.partition_number FROM easeml.training_units u WHERE u.trial_id = t.trial_id AND n.round %% 2 = 0 AND u.epoch = n.round / 2 + 1
+        SELECT u.partition_number FROM easeml.training_units u WHERE u.trial_id = t.trial_id AND n.round %% 2 = 0
+            AND u.epoch = n.round / 2 + 1
         UNION ALL
         SELECT e.partition_number FROM easeml.evaluations e WHERE e.trial_id = t.trial_id
-            AND (n.round %% 2 = 1 AND e.split = 'validation' AND e.epoch = n.round / 2 + 1 OR n.round = 2 * t.max_epochs AND e.split = 'test')) END AS met
+            AND (n.round %% 2 = 1 AND e.split = 'validation' AND e.epoch = n.round / 2 + 1 OR n.round = 2 * t.max_epochs
+                AND e.split = 'test')) END AS met
 FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
 CROSS JOIN LATERAL (SELECT t.n_steps_done / d.n_partitions AS round) n
-WHERE t.run_id = ANY (%(run_ids)s) AND (%(had_units)s::bigint[] IS NULL OR t.status IN ('waiting', 'running') OR t.trial_id = ANY (%(had_units)s))
+WHERE t.run_id = ANY (%(run_ids)s)
+    AND (%(had_units)s::bigint[] IS NULL OR t.status IN ('waiting', 'running') OR t.trial_id = ANY (%(had_units)s))
 ORDER BY t.run_id, t.trial_number
 
 -- name: joint_architectures
@@ -40,28 +55,41 @@ ORDER BY t.run_id, t.trial_number
 SELECT architecture FROM easeml.list_architectures() WHERE trainer = 'torch'
 
 -- name: read_arms
--- The arms that runs began with; one with a trial that waits or runs, again or still, is not closed. Work is rows times epochs times trials.
-SELECT a.run_id, a.arm_id, a.architecture || CASE a.augmentation WHEN 'none' THEN '' ELSE '+' || a.augmentation END AS name, a.opening, a.bound,
+-- The arms that runs began with; one with a trial that waits or runs, again or still, is not closed. Work is rows times
+-- epochs times trials.
+SELECT a.run_id, a.arm_id, a.architecture || CASE a.augmentation WHEN 'none' THEN ''
+    ELSE '+' || a.augmentation END AS name, a.opening, a.bound,
     CASE WHEN n.n_open = 0 THEN a.closing END AS closing, CASE WHEN n.n_open = 0 THEN a.quality END AS quality,
-    CASE WHEN n.n_open = 0 THEN a.cost_seconds END AS cost_seconds, (n.n_epochs * p.n_rows)::double precision AS work, n.n_epochs::double precision AS n_epochs, n.is_complete
+    CASE WHEN n.n_open = 0 THEN a.cost_seconds END AS cost_seconds, (n.n_epochs * p.n_rows)::double precision AS work,
+    n.n_epochs::double precision AS n_epochs, n.is_complete
 FROM easeml.arms a JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
-CROSS JOIN LATERAL (SELECT CASE WHEN r.search IS NULL THEN coalesce(sum(t.max_epochs), 0) ELSE coalesce(a.planned_epochs, 1) END AS n_epochs,
+CROSS JOIN LATERAL (SELECT CASE WHEN r.search IS NULL THEN coalesce(sum(t.max_epochs), 0)
+        ELSE coalesce(a.planned_epochs, 1) END AS n_epochs,
     count(*) FILTER (WHERE t.status IN ('waiting', 'running', 'paused')) AS n_open,
-    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions::bigint OR r.search IS NOT NULL AND t.status = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
+    coalesce(bool_and(t.n_steps_done = (2 * t.max_epochs + 1) * d.n_partitions::bigint OR r.search IS NOT NULL
+            AND t.status = 'stopped' AND t.failure_reason IS NULL), false) AS is_complete
     FROM easeml.trials t WHERE t.arm_id = a.arm_id) n
-CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c WHERE c.dataset_id = r.dataset_id) p
-WHERE a.run_id = ANY (%(run_ids)s) AND NOT EXISTS (SELECT FROM easeml.priors q WHERE q.run_id = a.run_id AND a.arm_id <> ALL (q.arm_ids)) ORDER BY a.arm_id
+CROSS JOIN LATERAL (SELECT greatest(sum(c.n_train_rows), 1) AS n_rows FROM easeml.partitions c
+    WHERE c.dataset_id = r.dataset_id) p
+WHERE a.run_id = ANY (%(run_ids)s) AND NOT EXISTS (SELECT FROM easeml.priors q WHERE q.run_id = a.run_id
+    AND a.arm_id <> ALL (q.arm_ids)) ORDER BY a.arm_id
 
 -- name: read_history
--- What a procedure may know of an arm's trials, or of some; scores after each epoch, higher is better. An open run has one row at least, and one that is over or was resumed since has none: its trials are cancelled, or were.
-SELECT t.trial_number, jsonb_build_object('architecture', t.architecture) || t.config AS config, t.status, t.target_epochs, t.inherited_epochs, p.trial_number AS parent,
+-- What a procedure may know of an arm's trials, or of some; scores after each epoch, higher is better. An open run has
+-- one row at least, and one that is over or was resumed since has none: its trials are cancelled, or were.
+SELECT t.trial_number, jsonb_build_object('architecture', t.architecture) || t.config AS config, t.status,
+    t.target_epochs, t.inherited_epochs, p.trial_number AS parent,
     ARRAY(SELECT CASE WHEN r.is_higher_better THEN m.metric_value ELSE -m.metric_value END FROM easeml.epoch_metrics m
           WHERE m.trial_id = t.trial_id AND m.split = 'validation' ORDER BY m.epoch) AS scores,
-    ARRAY(SELECT extract(epoch FROM m.measured_at)::double precision FROM easeml.epoch_metrics m WHERE m.trial_id = t.trial_id AND m.split = 'validation' ORDER BY m.epoch) AS moments,
-    (SELECT coalesce(sum(extract(epoch FROM u.finished_at - u.started_at)) FILTER (WHERE u.n_slots = 1 OR u.state_bytes > 0), 0) FROM easeml.training_units u WHERE u.trial_id = t.trial_id)::double precision
-        + (SELECT coalesce(sum(extract(epoch FROM v.finished_at - v.started_at)), 0) FROM easeml.evaluations v WHERE v.trial_id = t.trial_id)::double precision AS seconds
+    ARRAY(SELECT extract(epoch FROM m.measured_at)::double precision FROM easeml.epoch_metrics m
+        WHERE m.trial_id = t.trial_id AND m.split = 'validation' ORDER BY m.epoch) AS moments,
+    (SELECT coalesce(sum(extract(epoch FROM u.finished_at - u.started_at)) FILTER (WHERE u.n_slots = 1
+                OR u.state_bytes > 0), 0) FROM easeml.training_units u WHERE u.trial_id = t.trial_id)::double precision
+        + (SELECT coalesce(sum(extract(epoch FROM v.finished_at - v.started_at)), 0) FROM easeml.evaluations v
+            WHERE v.trial_id = t.trial_id)::double precision AS seconds
 FROM easeml.runs r
-LEFT JOIN easeml.trials t ON t.run_id = r.run_id AND t.arm_id = %(arm_id)s AND (%(trial_ids)s::bigint[] IS NULL OR t.trial_id = ANY (%(trial_ids)s))
+LEFT JOIN easeml.trials t ON t.run_id = r.run_id AND t.arm_id = %(arm_id)s
+    AND (%(trial_ids)s::bigint[] IS NULL OR t.trial_id = ANY (%(trial_ids)s))
 LEFT JOIN easeml.trials p ON p.trial_id = t.parent_trial_id
 WHERE r.run_id = %(run_id)s AND r.is_open AND r.n_resumes = %(n_resumes)s ORDER BY t.trial_number
 
@@ -71,9 +99,11 @@ SELECT easeml.apply_decisions(%(arm_id)s, %(n_resumes)s, %(decisions)s::jsonb, %
 
 -- name: plan_run
 -- How a run is scheduled from now on; a new choice goes into the run's history.
-WITH before AS (SELECT r.run_id, r.tenant, r.planned_scheduler FROM easeml.runs r WHERE r.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED),
+WITH before AS (SELECT r.run_id, r.tenant, r.planned_scheduler FROM easeml.runs r WHERE r.run_id = %(run_id)s
+    FOR NO KEY UPDATE SKIP LOCKED),
 planned AS (
-    UPDATE easeml.runs r SET planned_scheduler = %(scheduler)s, simulated_seconds = %(simulated_seconds)s, bound_seconds = %(bound_seconds)s
+    UPDATE easeml.runs r SET planned_scheduler = %(scheduler)s, simulated_seconds = %(simulated_seconds)s,
+        bound_seconds = %(bound_seconds)s
     FROM before b WHERE r.run_id = b.run_id AND easeml.holds_lease(%(lease_number)s)
     RETURNING r.run_id, r.tenant, b.planned_scheduler
 )
@@ -88,44 +118,55 @@ SELECT easeml.keep_allocations(%(journal)s::jsonb)
 -- name: start_run
 -- The first unit of a run is about to be given out.
 UPDATE easeml.runs SET status = 'running', started_at = coalesce(started_at, clock_timestamp())
-WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status = 'queued'
+WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED)
+    AND status = 'queued'
     AND easeml.holds_lease(%(lease_number)s)
 
 -- name: fail_trial
 -- A trial failed for a reason of its own, or too often for reasons of others.
 WITH failed AS (
     UPDATE easeml.trials SET status = 'failed', failure_reason = %(reason)s, finished_at = clock_timestamp()
-    WHERE trial_id = (SELECT w.trial_id FROM easeml.trials w WHERE w.trial_id = %(trial_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status IN ('waiting', 'running')
+    WHERE trial_id = (SELECT w.trial_id FROM easeml.trials w WHERE w.trial_id = %(trial_id)s
+        FOR NO KEY UPDATE SKIP LOCKED) AND status IN ('waiting', 'running')
         AND easeml.holds_lease(%(lease_number)s)
     RETURNING tenant, run_id, trial_id
 )
 INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
-SELECT tenant, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, %(reason)s) FROM failed ON CONFLICT DO NOTHING
+SELECT tenant, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, %(reason)s)
+FROM failed ON CONFLICT DO NOTHING
 
 -- name: count_crashes
 -- How often the server crashed during a unit of a trial, since one was recorded, or the run was resumed.
-SELECT count(*) AS n FROM easeml.events e WHERE e.run_id = %(run_id)s AND e.trial_id = %(trial_id)s AND e.kind = 'crashed' AND e.happened_at > greatest(
-    (SELECT max(u.finished_at) FROM easeml.training_units u WHERE u.trial_id = e.trial_id), (SELECT max(v.finished_at) FROM easeml.evaluations v WHERE v.trial_id = e.trial_id),
+SELECT count(*) AS n FROM easeml.events e WHERE e.run_id = %(run_id)s AND e.trial_id = %(trial_id)s
+    AND e.kind = 'crashed' AND e.happened_at > greatest(
+    (SELECT max(u.finished_at) FROM easeml.training_units u WHERE u.trial_id = e.trial_id),
+        (SELECT max(v.finished_at) FROM easeml.evaluations v WHERE v.trial_id = e.trial_id),
     (SELECT max(r.happened_at) FROM easeml.events r WHERE r.run_id = e.run_id AND r.kind = 'resumed'), '-infinity')
 
 -- name: fail_run
--- The end of a run that cannot be served. What is left of its trials is cancelled, so that it can be resumed once the reason is gone.
+-- The end of a run that cannot be served. What is left of its trials is cancelled, so that it can be resumed once the
+-- reason is gone.
 WITH failed AS (
     UPDATE easeml.runs SET status = 'failed', failure_reason = %(reason)s, finished_at = clock_timestamp()
-    WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND status IN ('queued', 'running')
+    WHERE run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED)
+        AND status IN ('queued', 'running')
         AND easeml.holds_lease(%(lease_number)s)
     RETURNING tenant, run_id
 ), trials AS (
     -- By their numbers, as a batch records them (see easeml.lock_trials).
     UPDATE easeml.trials SET status = 'cancelled' WHERE trial_id IN (
-        SELECT t.trial_id FROM easeml.trials t JOIN failed f USING (run_id) WHERE t.status IN ('waiting', 'running', 'paused') ORDER BY t.trial_id FOR NO KEY UPDATE OF t)
+        SELECT t.trial_id FROM easeml.trials t JOIN failed f USING (run_id)
+        WHERE t.status IN ('waiting', 'running', 'paused') ORDER BY t.trial_id FOR NO KEY UPDATE OF t)
 )
-INSERT INTO easeml.events (tenant, run_id, kind, message) SELECT tenant, run_id, 'refused', %(reason)s FROM failed ON CONFLICT DO NOTHING RETURNING run_id
+INSERT INTO easeml.events (tenant, run_id, kind, message) SELECT tenant, run_id, 'refused', %(reason)s FROM failed
+ON CONFLICT DO NOTHING RETURNING run_id
 
 -- name: stop_trials
 -- What is left of a run that ends.
-UPDATE easeml.trials SET status = 'stopped', finished_at = clock_timestamp(), failure_reason = 'the run ended before this trial'
-WHERE trial_id IN (SELECT t.trial_id FROM easeml.trials t WHERE t.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE easeml.trials SET status = 'stopped', finished_at = clock_timestamp(),
+    failure_reason = 'the run ended before this trial'
+WHERE trial_id IN (SELECT t.trial_id FROM easeml.trials t
+    WHERE t.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED)
         AND t.status IN ('waiting', 'running', 'paused') ORDER BY t.trial_id FOR NO KEY UPDATE)
     AND easeml.holds_lease(%(lease_number)s)
 
@@ -145,42 +186,56 @@ SELECT run_id FROM easeml.runs WHERE run_id = %(run_id)s AND status IN ('queued'
 -- The end of a run: failed if all trials failed, else finished.
 UPDATE easeml.runs r SET finished_at = clock_timestamp(),
     status = CASE WHEN f.n_failed = f.n THEN 'failed' ELSE 'finished' END,
-    failure_reason = CASE WHEN f.n_failed = f.n THEN format('all %%s trials failed; the first: %%s', f.n, f.first_reason) END
-FROM (SELECT count(*) AS n, count(*) FILTER (WHERE status = 'failed') AS n_failed, (array_agg(failure_reason ORDER BY trial_number))[1] AS first_reason
+    failure_reason = CASE WHEN f.n_failed = f.n THEN format('all %%s trials failed; the first: %%s',
+            f.n, f.first_reason) END
+FROM (SELECT count(*) AS n, count(*) FILTER (WHERE status = 'failed') AS n_failed,
+    (array_agg(failure_reason ORDER BY trial_number))[1] AS first_reason
       FROM easeml.trials WHERE run_id = %(run_id)s) f
-WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED) AND r.status = 'running' AND easeml.holds_lease(%(lease_number)s)
+WHERE r.run_id = (SELECT w.run_id FROM easeml.runs w WHERE w.run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED)
+    AND r.status = 'running' AND easeml.holds_lease(%(lease_number)s)
 RETURNING r.run_id
 
 -- name: note_serving
--- With the end of a run another trial may answer: of a task, one of a newer version. If the row is locked, the change is recorded with the next one.
+-- With the end of a run another trial may answer: of a task, one of a newer version. If the row is locked, the change
+-- is recorded with the next one.
 SELECT easeml.note_serving(m.tenant, m.dataset_name, 'better') FROM (
-    SELECT m.tenant, m.dataset_name FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
+    SELECT m.tenant, m.dataset_name FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id)
+    JOIN easeml.serving_metrics m ON m.tenant = d.tenant AND m.dataset_name = d.dataset_name
     WHERE r.run_id = %(run_id)s FOR NO KEY UPDATE OF m SKIP LOCKED) m
 
 -- name: note_summary
 -- The summary of a run that has ended, as the last event of its history.
 INSERT INTO easeml.events (tenant, run_id, kind, message)
-SELECT r.tenant, r.run_id, 'summary', left((SELECT string_agg(s, ' ') FROM easeml.run_summary(r.run_id) s), 2000) FROM easeml.runs r
+SELECT r.tenant, r.run_id, 'summary',
+    left((SELECT string_agg(s, ' ') FROM easeml.run_summary(r.run_id) s), 2000) FROM easeml.runs r
 WHERE r.run_id = %(run_id)s AND r.status = 'finished' FOR NO KEY UPDATE SKIP LOCKED ON CONFLICT DO NOTHING
 
 -- name: note
 -- An event in the history of a run.
 INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
-SELECT tenant, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s FOR NO KEY UPDATE SKIP LOCKED ON CONFLICT DO NOTHING
+SELECT tenant, run_id, %(trial_id)s, %(kind)s, %(message)s FROM easeml.runs WHERE run_id = %(run_id)s
+FOR NO KEY UPDATE SKIP LOCKED ON CONFLICT DO NOTHING
 
 -- name: due_refreshes
--- For each tenant the dataset whose refresh has been due for longest, because its run is over or its source must be checked; with the role of the tenant.
-SELECT DISTINCT ON (u.tenant) u.dataset_name, a.rolname::text AS role FROM easeml.refresh_rules u JOIN easeml.tenant_roles t USING (tenant) JOIN pg_roles a ON a.oid = t.role
-LEFT JOIN LATERAL (SELECT f.run_id FROM easeml.refreshes f WHERE f.tenant = u.tenant AND f.dataset_name = u.dataset_name AND f.outcome = 'training' ORDER BY f.refresh_id DESC LIMIT 1) b ON true
-WHERE (u.not_before IS NULL OR u.not_before <= clock_timestamp()) AND CASE WHEN b.run_id IS NULL THEN u.next_at <= clock_timestamp()
+-- For each tenant the dataset whose refresh has been due for longest, because its run is over or its source must be
+-- checked; with the role of the tenant.
+SELECT DISTINCT ON (u.tenant) u.dataset_name, a.rolname::text AS role FROM easeml.refresh_rules u
+JOIN easeml.tenant_roles t USING (tenant) JOIN pg_roles a ON a.oid = t.role
+LEFT JOIN LATERAL (SELECT f.run_id FROM easeml.refreshes f WHERE f.tenant = u.tenant AND f.dataset_name = u.dataset_name
+    AND f.outcome = 'training' ORDER BY f.refresh_id DESC LIMIT 1) b ON true
+WHERE (u.not_before IS NULL OR u.not_before <= clock_timestamp())
+    AND CASE WHEN b.run_id IS NULL THEN u.next_at <= clock_timestamp()
     ELSE NOT EXISTS (SELECT FROM easeml.runs r WHERE r.run_id = b.run_id AND r.is_open) END
     AND easeml.holds_lease(%(lease_number)s)
 ORDER BY u.tenant, u.next_at
 
 -- name: refresh_problem
 -- Why a step could not be taken; it is tried again later. No row if it is locked.
-UPDATE easeml.refresh_rules u SET problem = left(%(problem)s, 1000), not_before = clock_timestamp() + %(rest_seconds)s * interval '1 second'
-WHERE (u.tenant, u.dataset_name) IN (SELECT w.tenant, w.dataset_name FROM easeml.refresh_rules w JOIN easeml.tenant_roles t USING (tenant)
-        WHERE t.role = to_regrole(quote_ident(%(role)s)) AND w.dataset_name = %(dataset_name)s FOR NO KEY UPDATE OF w SKIP LOCKED)
+UPDATE easeml.refresh_rules u SET problem = left(%(problem)s, 1000),
+    not_before = clock_timestamp() + %(rest_seconds)s * interval '1 second'
+WHERE (u.tenant, u.dataset_name) IN (SELECT w.tenant, w.dataset_name FROM easeml.refresh_rules w
+    JOIN easeml.tenant_roles t USING (tenant)
+        WHERE t.role = to_regrole(quote_ident(%(role)s)) AND w.dataset_name = %(dataset_name)s
+            FOR NO KEY UPDATE OF w SKIP LOCKED)
     AND easeml.holds_lease(%(lease_number)s)
 RETURNING u.dataset_name

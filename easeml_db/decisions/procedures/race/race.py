@@ -60,7 +60,7 @@ class RaceProcedure(Procedure):
     def __init__(self, arguments: SearchArguments) -> None:
         super().__init__(arguments)
         self._eta, self._n_parallel = self._options.eta(), self._options.n_parallel()
-        self._options.flag("ensemble")  # false: the end of the run makes none (sql/functions/run_ending.sql)
+        self._options.flag("ensemble")  # false: the end of the run makes none (sql/runs/ending.sql)
         self._options.flag("refit")  # false: no member trains again on validation rows (units/refitting.py)
         self._max_seconds = arguments.max_seconds
         n_of_lane = self._n_wanted or DEFAULT_N_CONFIGS
