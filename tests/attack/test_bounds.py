@@ -18,7 +18,7 @@ import pytest
 from easeml_db.decisions.procedures import PROCEDURES
 from easeml_db.decisions.procedures.proposal import begin_search, preview
 from easeml_db.errors import InvalidArgument
-from easeml_plpy.architectures import ARCHITECTURES
+from easeml_plpy.trainers import ARCHITECTURES
 
 if TYPE_CHECKING:
     from tests.conftest import Session

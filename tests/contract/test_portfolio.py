@@ -4,7 +4,8 @@ import json
 
 from easeml_db.decisions.procedures.race.portfolio import choose_portfolio
 from easeml_db.decisions.procedures.race.shipped_configs import SHIPPED, SKEWED
-from easeml_plpy.architectures import ARCHITECTURES, complete
+from easeml_plpy.architectures import complete
+from easeml_plpy.trainers import ARCHITECTURES
 
 
 def test_shipped_configs_are_legal_and_differ():

@@ -5,8 +5,9 @@ import math
 import pytest
 
 from easeml_db.decisions.templates.catalogue import TEMPLATES
-from easeml_plpy.architectures import ARCHITECTURES, fits
+from easeml_plpy.architectures import fits
 from easeml_plpy.columns.task import Objects, Task
+from easeml_plpy.trainers import ARCHITECTURES
 
 EXAMPLES = {
     "image_classification": [Task("classification", (3, 32, 32), 10)],

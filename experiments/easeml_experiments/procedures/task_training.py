@@ -20,9 +20,9 @@ import torch
 from easeml_experiments.peers import training, workload
 from easeml_experiments.procedures.search_history import Task, TaskResult
 from easeml_experiments.procedures.search_job import OneTrial, one_trial
-from easeml_plpy.architectures import architecture
 from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.server.memory import keep_freed_memory
+from easeml_plpy.trainers import architecture
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 
 _held: dict[str, Any] = {}

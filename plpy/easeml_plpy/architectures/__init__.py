@@ -1,7 +1,8 @@
-"""The architectures that a config can name.
+"""The architectures that are trained by gradient descent or batch by batch.
 
-To add one: write a file with an `Architecture` and list it here. Training is the trainers' business. Builders import
-torch only when they build, so that a session that merely lists architectures starts in milliseconds.
+To add one: write a file with an `Architecture` and list it here. Training is the trainers' business, and a library that
+has a trainer of its own declares its architectures beside it (trainers/lightgbm/). Builders import torch only when they
+build, so that a session that merely lists architectures starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -20,17 +21,14 @@ from easeml_plpy.architectures.images.resnet18 import RESNET18
 from easeml_plpy.architectures.images.resnet50 import RESNET50
 from easeml_plpy.architectures.images.squeezenet import SQUEEZENET
 from easeml_plpy.architectures.images.vgg import VGG
-from easeml_plpy.architectures.registered import registered_architecture
 from easeml_plpy.architectures.series.bilstm import BILSTM
 from easeml_plpy.architectures.series.gru import GRU
 from easeml_plpy.architectures.series.lstm import LSTM
 from easeml_plpy.architectures.series.rnn import RNN
 from easeml_plpy.architectures.series.temporal_cnn import TEMPORAL_CNN
 from easeml_plpy.architectures.series.transformer import TRANSFORMER
-from easeml_plpy.architectures.tables.forests import EXTRA_TREES, RANDOM_FOREST
 from easeml_plpy.architectures.tables.incremental import IncrementalEstimator
 from easeml_plpy.architectures.tables.lenet import LENET
-from easeml_plpy.architectures.tables.lightgbm import LIGHTGBM
 from easeml_plpy.architectures.tables.linear import LINEAR
 from easeml_plpy.architectures.tables.mlp import MLP
 from easeml_plpy.architectures.tables.naive_bayes import GAUSSIAN_NB, MULTINOMIAL_NB
@@ -45,37 +43,27 @@ from easeml_plpy.architectures.tensors.unet import UNET
 from easeml_plpy.architectures.trees.tree_kernel_svm import TREE_KERNEL_SVM
 from easeml_plpy.architectures.trees.tree_lstm import TREE_LSTM
 from easeml_plpy.architectures.trees.tree_rnn import TREE_RNN
-from easeml_plpy.server.errors import NotFound, close_matches_hint
 
 __all__ = [
-    "ARCHITECTURES",
+    "ENSEMBLE",
+    "ESTIMATORS",
+    "NETWORKS",
     "Architecture",
     "Config",
     "Hyperparameter",
     "IncrementalEstimator",
-    "architecture",
     "complete",
     "fits",
 ]
 
-ARCHITECTURES: dict[str, Architecture] = {
-    each.name: each
-    for each in (
-        *(LINEAR, MLP, RESNET, TABM, LENET),
-        *(ALEXNET, BN_ALEXNET, NIN, VGG, GOOGLENET, SQUEEZENET, RESNET18, RESNET50),
-        *(RNN, LSTM, BILSTM, GRU, TRANSFORMER, TEMPORAL_CNN),
-        *(TREE_RNN, TREE_LSTM, TREE_KERNEL_SVM),
-        *(BIT_RNN, BIT_AUTOENCODER),
-        *(AUTOENCODER, UNET, GAN, PIX2PIX, SEQ2SEQ),
-        *(SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB, LIGHTGBM, EXTRA_TREES, RANDOM_FOREST),
-        ENSEMBLE,
-    )
-}
-
-
-def architecture(name: str) -> Architecture:
-    """Return the architecture of that name, one of ours or one that was registered. Raises NotFound."""
-    found = ARCHITECTURES.get(name) or registered_architecture(name)
-    if found is None:
-        raise NotFound(f"there is no architecture {name!r}", hint=close_matches_hint(name, ARCHITECTURES))
-    return found
+NETWORKS: tuple[Architecture, ...] = (
+    *(LINEAR, MLP, RESNET, TABM, LENET),
+    *(ALEXNET, BN_ALEXNET, NIN, VGG, GOOGLENET, SQUEEZENET, RESNET18, RESNET50),
+    *(RNN, LSTM, BILSTM, GRU, TRANSFORMER, TEMPORAL_CNN),
+    *(TREE_RNN, TREE_LSTM, TREE_KERNEL_SVM),
+    *(BIT_RNN, BIT_AUTOENCODER),
+    *(AUTOENCODER, UNET, GAN, PIX2PIX, SEQ2SEQ),
+)
+"""Those that torch trains."""
+ESTIMATORS: tuple[Architecture, ...] = (SGD, PERCEPTRON, PASSIVE_AGGRESSIVE, GAUSSIAN_NB, MULTINOMIAL_NB)
+"""Those of scikit-learn that are trained batch by batch."""

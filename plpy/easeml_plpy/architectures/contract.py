@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
-from easeml_plpy.architectures.size import Size, boosting_bytes, estimator_bytes, forest_bytes, linear_size, torch_bytes
+from easeml_plpy.architectures.size import Size, linear_size
 from easeml_plpy.architectures.tables.numpy_layers import Layer, Weights
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import InvalidArgument, close_matches_hint
@@ -19,16 +19,6 @@ ANY_RANK = (1, 2, 3, 4)
 InputKind = Literal["table", "image", "series", "tree"]
 OutputKind = Literal["one", "any", "tensors"]
 """What comes out: classes or one number, tensors only, or any of them."""
-
-NEEDED_BYTES = {
-    "torch": torch_bytes,
-    "adversarial": torch_bytes,
-    "partial_fit": estimator_bytes,
-    "boosting": boosting_bytes,
-    "forest": forest_bytes,
-    "ensemble": estimator_bytes,
-}
-"""By trainer: the memory of a config of some size."""
 
 
 def _no_objection(task: Task) -> str | None:
@@ -44,19 +34,17 @@ class Architecture:
     """A family of trainable functions.
 
     `build(task, config)` returns what the trainer of that name trains, and only that trainer inspects it: an nn.Module
-    for 'torch', Adversaries for 'adversarial', an IncrementalEstimator for 'partial_fit', BoostingParameters for
-    'boosting', ForestParameters for 'forest'. Without `tasks` or `input_ranks` any are accepted; `objection(task)` says
-    why a task of a legal kind and rank still does not fit; `size(task, config)` is at least that of a linear predictor.
-    `made_for` lists the kinds of input that it is made for; it takes others of a legal rank as if they were of these
-    kinds. `view` names the form of its rows (views/): `tasks`, `input_ranks` and `objection` are checked against the
-    dataset's standard view before a run, and against its own view when it trains. One that `takes_all_partitions`
-    trains on all rows at once: a unit of it is a whole round (rounds.py). One that `is_derived` is made from other
-    trials of a run: no user requests it, and its config names those trials. A torch architecture that is not
-    `is_stackable` never trains several trials as one computation (trainers/stack.py): its layers keep statistics of
-    their batches. `config_objection(task, config)` says why a config does not fit a task of its view. `forward(task,
-    config, weights)` returns the result of `build` as a numpy function over the weights of a state, for sessions that
-    predict without torch; without `forward` they import torch. `entry_point` names the function of an installed package
-    that builds a registered one (registered.py).
+    for 'torch', Adversaries for 'adversarial', an IncrementalEstimator for 'partial_fit', and so on. Without `tasks` or
+    `input_ranks` any are accepted; `objection(task)` says why a task of a legal kind and rank still does not fit;
+    `size(task, config)` is at least that of a linear predictor. `made_for` lists the kinds of input that it is made
+    for; it takes others of a legal rank as if they were of these kinds. `view` names the form of its rows (views/):
+    `tasks`, `input_ranks` and `objection` are checked against the dataset's standard view before a run, and against its
+    own view when it trains. One that `is_derived` is made from other trials of a run: no user requests it, and its
+    config names those trials. A torch architecture that is not `is_stackable` never trains several trials as one
+    computation (networks/stack.py): its layers keep statistics of their batches. `config_objection(task, config)` says
+    why a config does not fit a task of its view. `forward(task, config, weights)` returns the result of `build` as a
+    numpy function over the weights of a state, for sessions that predict without torch; without `forward` they import
+    torch. `entry_point` names the function of an installed package that builds a registered one (registered.py).
     """
 
     name: str
@@ -70,21 +58,12 @@ class Architecture:
     objection: Callable[[Task], str | None] = _no_objection
     size: Callable[[Task, Config], Size] = linear_size
     view: str = "standard"
-    takes_all_partitions: bool = False
     is_derived: bool = False
     is_stackable: bool = True
     config_objection: Callable[[Task, Config], str | None] = _no_config_objection
     forward: Callable[[Task, Config, Weights], Layer] | None = None
     outputs: OutputKind = "one"
     entry_point: str | None = None
-
-    def rows_at_once(self, partition_rows: Sequence[int]) -> int:
-        """Return the largest number of training rows of a unit, from those of each partition."""
-        return sum(partition_rows) if self.takes_all_partitions else max(partition_rows, default=0)
-
-    def needed_bytes(self, task: Task, config: Config, n_rows: int) -> int:
-        """Return the least memory that training takes; `n_rows` are those of a unit (`rows_at_once`)."""
-        return NEEDED_BYTES[self.trainer](self.size(task, config), config, n_rows)
 
 
 def fits(architecture: Architecture, task: Task) -> str | None:

@@ -20,6 +20,5 @@ ENSEMBLE = Architecture(
     hyperparameters=(),
     build=_nothing,
     view="combined",
-    takes_all_partitions=True,
     is_derived=True,
 )

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from easeml_plpy.architectures import ARCHITECTURES, Architecture
+from easeml_plpy.architectures import Architecture
 from easeml_plpy.architectures.contract import InputKind
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.registered import TRAINING, Declaration, hyperparameter_of
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import EasemlError, InvalidArgument, TrialFailed, close_matches_hint
 from easeml_plpy.server.session import Session, answering
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 
 if TYPE_CHECKING:
     import torch

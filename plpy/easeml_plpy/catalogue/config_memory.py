@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from easeml_plpy.architectures import architecture, complete
+from easeml_plpy.architectures import complete
 from easeml_plpy.architectures.config import Config, NotedConfig
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.columns.encoder import Encoder
@@ -21,12 +21,9 @@ from easeml_plpy.server.errors import InvalidArgument
 from easeml_plpy.server.memory import slot_share
 from easeml_plpy.server.plpython import SqlValue
 from easeml_plpy.server.session import Session, Statement, answering
+from easeml_plpy.trainers import architecture, trainer_for
 
 HINT = "Use narrower layers or smaller batches, or ask an administrator for slots with more memory."
-TELLING = (  # settings that make a config large
-    *("hidden_units", "width", "n_members", "batch_size"),
-    *("num_leaves", "trees_per_epoch"),
-)
 KEPT_CHARACTERS = 100_000  # an encoder that is longer is read each time
 LISTS = ("integers", "names", "groups")  # kinds of hyperparameters
 PLAIN = {"float": float, "integer": int, "categorical": str}  # what a search has found to be legal, by kind
@@ -49,12 +46,22 @@ SLOTS = Statement(
 )
 
 
-def shortage(chosen: Architecture, task: Task, config: Config, n_rows: int, limit_bytes: int) -> str | None:
+def needed_bytes(chosen: Architecture, task: Task, config: Config, partition_rows: Sequence[int]) -> int:
+    """Return the least memory that a unit takes, from the training rows of each partition."""
+    trainer = trainer_for(chosen.trainer)
+    n_rows = trainer.rows_at_once(partition_rows)
+    return trainer.needed_bytes(chosen.size(task, config), config, n_rows) * max(task.n_folds, 1)
+
+
+def shortage(
+    chosen: Architecture, task: Task, config: Config, partition_rows: Sequence[int], limit_bytes: int
+) -> str | None:
     """Return in words by how much a config exceeds a limit; None unless it certainly does."""
-    needed = chosen.needed_bytes(task, config, n_rows) * max(task.n_folds, 1)
+    needed = needed_bytes(chosen, task, config, partition_rows)
     if needed <= limit_bytes:
         return None
-    shown = ", ".join(f"{name} {json.dumps(config[name])}" for name in TELLING if name in config)
+    settings = trainer_for(chosen.trainer).size_settings
+    shown = ", ".join(f"{name} {json.dumps(config[name])}" for name in settings if name in config)
     return f"{chosen.name}{f' with {shown}' if shown else ''} takes at least {needed / 1e9:.1f} GB"
 
 
@@ -155,6 +162,6 @@ def _check_config(
         raise InvalidArgument(f"search_space: {objection}")
     if limit is None:
         return
-    words = shortage(chosen, task, config, chosen.rows_at_once(train_rows), limit)
+    words = shortage(chosen, task, config, train_rows, limit)
     if words:
         raise InvalidArgument(f"search_space: {words}, and a slot may take {limit / 1e9:.1f} GB at most", hint=HINT)

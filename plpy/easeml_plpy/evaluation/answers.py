@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from easeml_plpy.architectures import architecture
 from easeml_plpy.columns.encoder import TensorTarget
 from easeml_plpy.columns.encoding import fields_from_bytes, targets_from_bytes
 from easeml_plpy.columns.target_statistics import folds_of
@@ -27,6 +26,7 @@ from easeml_plpy.server.errors import InvalidData, NotAllowed, NotReady
 from easeml_plpy.server.session import Kept, Session, Statement, only_column
 from easeml_plpy.server.value_types import Array
 from easeml_plpy.states.states import read_state
+from easeml_plpy.trainers import architecture
 from easeml_plpy.units.folds import held_out_outputs
 from easeml_plpy.units.live_trials import resumed_trial
 from easeml_plpy.units.outputs import measurable_on

@@ -27,7 +27,7 @@ from easeml_plpy.prediction.serving import Served
 from easeml_plpy.server.errors import InvalidArgument, NotFound, NotReady, close_matches_hint
 from easeml_plpy.server.session import Statement, only_column
 from easeml_plpy.server.value_types import JSON, Array
-from easeml_plpy.trainers.trees.lightgbm_trainer import BoostingTrial
+from easeml_plpy.trainers import AdditiveTrial
 from easeml_plpy.units.outputs import measurable_on
 
 N_BACKGROUND_ROWS = 100
@@ -67,7 +67,7 @@ def explain(question: Question) -> Iterable[Row]:
 
 def explain_row(question: Question) -> Iterable[Row]:
     """Return what each input of one row adds to the answer: now, or as nodes have found, if that takes their rows."""
-    if question.examined.is_elsewhere and _exact_trees(restored(question.session, question.examined)) is None:
+    if question.examined.is_elsewhere and _exact(restored(question.session, question.examined)) is None:
         return _explained_by_nodes(question, "explain_row_on_nodes")
     return explained_row(question)
 
@@ -145,7 +145,7 @@ class _Explained(NamedTuple):
 def explained_row(question: Question) -> Iterator[Row]:
     """Yield the base without an input, then what each input of one row adds to the answer, the largest part first.
 
-    Except for trees, whose parts are exact, validation rows on this server stand in for unknown inputs.
+    Except for trials whose parts are exact, validation rows on this server stand in for unknown inputs.
     """
     seed = question.count("seed", 0, 2**32 - 1)
     served = restored(question.session, question.examined)
@@ -156,9 +156,9 @@ def explained_row(question: Question) -> Iterator[Row]:
     features = features_of(encoder)
     n_orders = _count(question, "n_orders", (2, MOST_ORDERS), bounded(encoder, 2 * len(features) + 2, N_ORDERS))
     explained = _explained(question, served, row)
-    trees = _exact_trees(served)
-    if trees is not None:
-        found = _of_trees(served, trees, row, features, explained)
+    additive = _exact(served)
+    if additive is not None:
+        found = _of_additive(served, additive, row, features, explained)
     else:
         background, _ = sampled_rows(question.session, question.examined, "validation", N_BACKGROUND_ROWS, seed)
 
@@ -179,19 +179,19 @@ def _explained(question: Question, served: Served, row: Sequence[Array]) -> _Exp
             hint=close_matches_hint(str(label), question.labels),
         )
     output = int(paged_outputs(served, row)[0].argmax()) if label is None else question.labels.index(label)
-    unit = "log odds" if isinstance(served.live, BoostingTrial) else "probability"
+    unit = "probability" if _exact(served) is None else "log odds"
     return _Explained(output, question.labels[output], unit)
 
 
-def _exact_trees(served: Served) -> BoostingTrial | None:
-    """Return the boosted trees whose answers LightGBM itself can decompose; None if mixed rows are needed."""
-    return served.live if isinstance(served.live, BoostingTrial) and served.live.is_additive else None
+def _exact(served: Served) -> AdditiveTrial | None:
+    """Return the trial if it can decompose its own answers; None if mixed rows are needed."""
+    return served.live if isinstance(served.live, AdditiveTrial) and served.live.is_additive else None
 
 
-def _of_trees(
-    served: Served, live: BoostingTrial, row: Sequence[Array], features: Sequence[Feature], explained: _Explained
+def _of_additive(
+    served: Served, live: AdditiveTrial, row: Sequence[Array], features: Sequence[Feature], explained: _Explained
 ) -> Attribution:
-    """Return the exact values that LightGBM computes of columns, added up by feature."""
+    """Return the exact values of columns, added up by feature."""
     task, target = served.data.task(served.view), served.data.encoder.target
     inputs = served.data.encode(served.view, row)
     margins = live.contributions(inputs)[0]

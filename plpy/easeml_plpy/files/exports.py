@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from easeml_plpy import __version__
-from easeml_plpy.architectures import architecture
 from easeml_plpy.files.model_checks import restored
 from easeml_plpy.files.model_file import FORMAT, MOST_BYTES, ModelDocument, ModelFile
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, NotFound, from_sqlstate
 from easeml_plpy.server.session import Kept, Session, Statement, answering, only_column
 from easeml_plpy.states.checkpoint import digest
 from easeml_plpy.states.states import CHUNK_BYTES, INLINE_BYTES, STORE_CHUNK, read_state
+from easeml_plpy.trainers import architecture
 
 
 class _Trial(NamedTuple):

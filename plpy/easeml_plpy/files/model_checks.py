@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from easeml_plpy.architectures import Architecture, architecture, complete, fits
-from easeml_plpy.architectures.tables.boosting import BoostingParameters
+from easeml_plpy.architectures import Architecture, complete, fits
 from easeml_plpy.columns.calendar_parts import PARTS
 from easeml_plpy.columns.coded_fields import CategoricalField, TextField
 from easeml_plpy.columns.columns import ARRAYS, MOST_INPUTS
@@ -36,17 +35,15 @@ from easeml_plpy.row_forms.datasets import Dataset
 from easeml_plpy.server.errors import CorruptCheckpoint, EasemlError, InvalidData
 from easeml_plpy.server.value_types import Array
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers import answering_trial
+from easeml_plpy.trainers import Blueprint, answering_trial, architecture, trainer_for
 from easeml_plpy.trainers.ensemble import names_of
-from easeml_plpy.trainers.trees.lightgbm_library import LightGBMFailure
-from easeml_plpy.trainers.trees.lightgbm_texts import check_trees
 
 MOST_NUMBERS = 1 << 22
 """Of an encoded row."""
 MOST_EPOCHS = 1_000_000
 MOST_FOLDS = 20
 MEASURED = frozenset({*METRICS, "n_rows", "metric_value", "n_classes", "metric_error"})
-BROKEN = (AttributeError, LightGBMFailure, LookupError, OverflowError, RuntimeError, TypeError, ValueError)
+BROKEN = (AttributeError, LookupError, OverflowError, RuntimeError, TypeError, ValueError)
 """What reading something else than what was expected ends in."""
 HINT = "Export the trial again where it was trained."
 
@@ -192,9 +189,10 @@ def _check_state(chosen: Architecture, config: Mapping[str, Any], data: Dataset,
             _demand(member["task"].get("n_folds", 0) == task.n_folds, "a member has other folds than its rows")
             _check_place(member, data, own.view)
             _check_state(own, member["config"], data, payload)
-    elif chosen.trainer == "boosting":
-        for payload in _payloads(state) if task.n_folds else [state]:
-            _check_boosters(chosen, config, task, payload)
+        return
+    blueprint = Blueprint(chosen, complete(chosen, config), task)
+    for payload in _payloads(state) if task.n_folds else [state]:
+        trainer_for(chosen.trainer).check_foreign(blueprint, payload)
 
 
 def _check_place(member: Mapping[str, Any], data: Dataset, view: str) -> None:
@@ -203,13 +201,6 @@ def _check_place(member: Mapping[str, Any], data: Dataset, view: str) -> None:
     _demand({**expected, **told} == expected, "a member has another task than its rows")
     starts = {part.view.name: part.start for part in parts_of(data.encoder)}
     _demand(member["start"] == starts.get(data.view(view).name), "a member begins elsewhere than its view")
-
-
-def _check_boosters(chosen: Architecture, config: Mapping[str, Any], task: Task, state: bytes) -> None:
-    parameters = chosen.build(task, complete(chosen, config))
-    n_margins = parameters.n_margins if isinstance(parameters, BoostingParameters) else 0
-    for tensor in checkpoint.load(state).tensors.values():
-        check_trees(tensor.numpy().tobytes().decode(), task.n_features, n_margins)
 
 
 def _members(state: bytes) -> Iterator[tuple[Mapping[str, Any], bytes]]:

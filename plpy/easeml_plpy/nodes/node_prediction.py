@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from easeml_plpy.architectures import architecture
 from easeml_plpy.columns import columns as columns_of
 from easeml_plpy.columns.columns import Columns
 from easeml_plpy.columns.encoder import Encoder
@@ -29,7 +28,7 @@ from easeml_plpy.server.memory import slot_share
 from easeml_plpy.server.session import Session, Statement, node_entry_point, only_column
 from easeml_plpy.server.value_types import JSON, Told
 from easeml_plpy.states.states import read_state
-from easeml_plpy.trainers import AnsweringTrial, answering_trial
+from easeml_plpy.trainers import AnsweringTrial, answering_trial, architecture
 
 Restore: TypeAlias = Callable[[str, Mapping[str, JSON], Task, bytes], AnsweringTrial]
 

@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from easeml_plpy.architectures import architecture
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.cache import Bounded
 from easeml_plpy.server.call_identity import Moment, moment
@@ -31,7 +30,7 @@ from easeml_plpy.server.errors import (
 )
 from easeml_plpy.server.session import Command, Kept, Session, Statement, answering, only_column
 from easeml_plpy.states.states import read_state
-from easeml_plpy.trainers import AnsweringTrial, answering_trial
+from easeml_plpy.trainers import AnsweringTrial, answering_trial, architecture
 
 N_SERVED = 8
 SERVED_BYTES = 1 << 30

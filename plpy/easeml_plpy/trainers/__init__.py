@@ -1,20 +1,25 @@
-"""Trainers: the code that changes a trial's state. `trainer_for` returns the trainer that an architecture names."""
+"""Trainers: the code that changes a trial's state; and the registry of all that can be trained.
+
+To add a library: write a folder with a `Library`, its trainer with the architectures that it trains, and register it
+below. All else asks the trainer (contract.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from easeml_plpy.architectures import Architecture, architecture
-from easeml_plpy.architectures.tables.boosting import BoostingParameters
-from easeml_plpy.architectures.tables.forests import ForestParameters
+from easeml_plpy.architectures import ENSEMBLE, ESTIMATORS, NETWORKS, Architecture
+from easeml_plpy.architectures.registered import registered_architecture
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.devices import share_threads
 from easeml_plpy.server.errors import NotFound, close_matches_hint
 from easeml_plpy.states.checkpoint import Payload
 from easeml_plpy.trainers.committee import FoldedTrial, answering_committee, resume_committee
 from easeml_plpy.trainers.contract import (
+    AdditiveTrial,
     AnsweringTrial,
     Blueprint,
+    Library,
     LiveTrial,
     RefitTrial,
     Trainer,
@@ -22,17 +27,19 @@ from easeml_plpy.trainers.contract import (
     WholeTrial,
 )
 from easeml_plpy.trainers.ensemble import EnsembleTrainer, Member
+from easeml_plpy.trainers.forests import FORESTS
+from easeml_plpy.trainers.lightgbm import LIGHTGBM
 from easeml_plpy.trainers.networks.torch_trainer import AdversarialTrainer, TorchTrainer
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer
-from easeml_plpy.trainers.trees.forest import ForestTrial
-from easeml_plpy.trainers.trees.lightgbm_trainer import BoostingTrial
-from easeml_plpy.trainers.trees.tree_trainer import TreeTrainer
 
 __all__ = [
+    "ARCHITECTURES",
     "TRAINERS",
+    "AdditiveTrial",
     "AnsweringTrial",
     "Blueprint",
     "FoldedTrial",
+    "Library",
     "LiveTrial",
     "RefitTrial",
     "Task",
@@ -40,10 +47,23 @@ __all__ = [
     "Training",
     "WholeTrial",
     "answering_trial",
+    "architecture",
+    "register",
     "resume_trial",
     "resumed_member",
     "trainer_for",
+    "trainer_of",
 ]
+
+TRAINERS: dict[str, Trainer[LiveTrial]] = {}
+ARCHITECTURES: dict[str, Architecture] = {}
+"""Those of ours; an administrator registers further ones in the database."""
+
+
+def register(library: Library) -> None:
+    """Offer the architectures of a library to all runs."""
+    TRAINERS.update(library.trainers)
+    ARCHITECTURES.update({each.name: each for each in library.architectures})
 
 
 def resumed_member(member: Member, device: str) -> AnsweringTrial:
@@ -57,14 +77,19 @@ def _answering_member(member: Member, device: str) -> AnsweringTrial:
     return answering_trial(own, member.config, member.task, member.answering_state)
 
 
-TRAINERS: dict[str, Trainer[LiveTrial]] = {
-    "torch": TorchTrainer(),
-    "adversarial": AdversarialTrainer(),
-    "partial_fit": PartialFitTrainer(),
-    "boosting": TreeTrainer(BoostingTrial, BoostingParameters, "lightgbm"),
-    "forest": TreeTrainer(ForestTrial, ForestParameters, "sklearn.tree"),
-    "ensemble": EnsembleTrainer(resumed_member, _answering_member),
-}
+register(Library({"torch": TorchTrainer(), "adversarial": AdversarialTrainer()}, NETWORKS))
+register(Library({"partial_fit": PartialFitTrainer()}, ESTIMATORS))
+register(LIGHTGBM)
+register(FORESTS)
+register(Library({"ensemble": EnsembleTrainer(resumed_member, _answering_member)}, (ENSEMBLE,)))
+
+
+def architecture(name: str) -> Architecture:
+    """Return the architecture of that name, one of ours or one that was registered. Raises NotFound."""
+    found = ARCHITECTURES.get(name) or registered_architecture(name)
+    if found is None:
+        raise NotFound(f"there is no architecture {name!r}", hint=close_matches_hint(name, ARCHITECTURES))
+    return found
 
 
 def trainer_for(name: str) -> Trainer[LiveTrial]:
@@ -72,6 +97,11 @@ def trainer_for(name: str) -> Trainer[LiveTrial]:
     if name not in TRAINERS:
         raise NotFound(f"there is no trainer {name!r}", hint=close_matches_hint(name, TRAINERS))
     return TRAINERS[name]
+
+
+def trainer_of(architecture_name: str) -> Trainer[LiveTrial]:
+    """Return the trainer of an architecture. Raises NotFound."""
+    return trainer_for(architecture(architecture_name).trainer)
 
 
 def resume_trial(

@@ -3,6 +3,10 @@
 A trainer starts or resumes a live trial; a live trial trains on the rows that it is given and returns its outputs. The
 same state, rows, seed, device and number of threads give the same bytes, and a state that was dumped and resumed
 continues as if nothing had happened. After an error in `train` a live trial is of no further use.
+
+Whoever must treat trials of one trainer differently asks the trainer (the attributes of `Trainer`), or looks for a
+protocol that the live trial fulfils (`WholeTrial`, `RefitTrial`, `AdditiveTrial`). Nobody compares names: a further
+library is a folder, and a line in trainers/__init__.py.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from easeml_plpy.architectures import Architecture, Config, complete, fits
+from easeml_plpy.architectures.size import FLOAT64_BYTES, Size
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import CorruptCheckpoint, InvalidArgument, InvalidData, ShapeMismatch, VersionMismatch
 from easeml_plpy.server.value_types import JSON, Array, Pause
@@ -79,6 +84,21 @@ class RefitTrial(LiveTrial, Protocol):
         """Return what it was before: the trial that validation rows can measure."""
 
 
+@runtime_checkable
+class AdditiveTrial(AnsweringTrial, Protocol):
+    """A trial that can say exactly what each column adds to its answer, which other trials are sampled for."""
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether contributions add up to the answer; a config may transform what they add up to."""
+
+    def contributions(self, inputs: Rows) -> Array:
+        """Return what each column adds to the margins of rows, and in the last one what all rows begin with.
+
+        float64 (n, n_margins, n_columns + 1), one margin for two classes. The margin of a class is its log odds.
+        """
+
+
 @dataclass(frozen=True)
 class Blueprint:
     """A trial before it has a state; `config` is complete."""
@@ -95,10 +115,37 @@ L_co = TypeVar("L_co", bound=LiveTrial, covariant=True)
 class Trainer(ABC, Generic[L_co]):
     """Starts and resumes live trials of the architectures that name it.
 
-    `is_joint`: several slots can train one trial together (joint_training.py).
+    takes_all_partitions: it trains on all rows at once, so a unit of its trials is a whole round (units/rounds.py).
+    is_joint: several slots can train one trial together (networks/joint_training.py).
+    varying: hyperparameters in which trials may differ that train as one computation (networks/stack.py); without any,
+        its trials never do.
+    has_growing_epochs: an epoch takes longer the more there were, which plans have to know.
+    size_settings: hyperparameters that make a config large, for the message that refuses one.
     """
 
+    takes_all_partitions: ClassVar[bool] = False
     is_joint: ClassVar[bool] = False
+    varying: ClassVar[tuple[str, ...]] = ()
+    has_growing_epochs: ClassVar[bool] = False
+    size_settings: ClassVar[tuple[str, ...]] = ()
+
+    def rows_at_once(self, partition_rows: Sequence[int]) -> int:
+        """Return the largest number of training rows of a unit, from those of each partition."""
+        return sum(partition_rows) if self.takes_all_partitions else max(partition_rows, default=0)
+
+    def needed_bytes(self, size: Size, config: Config, n_rows: int) -> int:
+        """Return the least memory that training takes; `n_rows` are those of a unit (`rows_at_once`).
+
+        By default that of parameters in double precision, and of the copy of them that is the state.
+        """
+        return FLOAT64_BYTES * 2 * size.n_parameters
+
+    def check_foreign(self, blueprint: Blueprint, payload: Payload) -> None:
+        """Raise CorruptCheckpoint if a state from elsewhere could do more harm than a wrong answer.
+
+        A made-up state has a valid digest, too. `resume` checks names and shapes; a library that trusts what it reads
+        needs more.
+        """
 
     def start(
         self,
@@ -156,6 +203,17 @@ class Trainer(ABC, Generic[L_co]):
     @abstractmethod
     def _restore(self, blueprint: Blueprint, state: Checkpoint) -> L_co:
         """Return the trial with this state, which is one of its architecture and task."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """What is registered together: trainers by name, and the architectures that they train.
+
+    The name of a trainer stands in every state, so it stays as it is.
+    """
+
+    trainers: Mapping[str, Trainer[Any]]
+    architectures: Sequence[Architecture]
 
 
 def read_trial(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -152,6 +152,8 @@ class EnsembleTrial:
 
 class EnsembleTrainer(Trainer[EnsembleTrial]):
     """Resumes ensembles; ensembles.py makes them. `restore` resumes a member, `answer` one that only answers."""
+
+    takes_all_partitions: ClassVar[bool] = True
 
     def __init__(self, restore: Restore, answer: Restore) -> None:
         self._restore_member, self._answer_member = restore, answer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeAlias
 
-from easeml_plpy.architectures import architecture
+from easeml_plpy.catalogue.config_memory import needed_bytes
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.row_forms.datasets import TENSOR_BYTES, PartitionRows
 from easeml_plpy.server.cancellation import SessionPause
@@ -88,8 +88,7 @@ def _n_within_memory(learner: Learner) -> int:
     if not isinstance(learner.live, TorchTrial):
         return 1
     spec, blueprint = learner.context.trial, learner.live.blueprint
-    chosen = architecture(spec.architecture)
-    needed = chosen.needed_bytes(blueprint.task, blueprint.config, chosen.rows_at_once(spec.train_rows))
+    needed = needed_bytes(blueprint.architecture, blueprint.task, blueprint.config, spec.train_rows)
     return max(1, int(SHARE_OF_MEMORY * device_bytes(learner.context.device)) // (COPIES * max(needed, 1)))
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from easeml_plpy.architectures import architecture, complete
+from easeml_plpy.architectures import complete
 from easeml_plpy.metrics.metrics import METRICS, Score, measure, score_of, values
 from easeml_plpy.row_forms.combined import parts_of
 from easeml_plpy.row_forms.datasets import Dataset, dataset
@@ -22,7 +22,7 @@ from easeml_plpy.server.errors import NotReady
 from easeml_plpy.server.session import Session
 from easeml_plpy.server.value_types import Array
 from easeml_plpy.states.states import read_state
-from easeml_plpy.trainers import LiveTrial, resume_trial, resumed_member
+from easeml_plpy.trainers import LiveTrial, architecture, resume_trial, resumed_member
 from easeml_plpy.trainers.contract import Blueprint
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
 from easeml_plpy.units.composition import Candidate, Composition

@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from easeml_plpy.architectures import architecture
 from easeml_plpy.metrics.metrics import measure
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.row_forms.datasets import PartitionRows, partition_rows
 from easeml_plpy.server.errors import NotAllowed
 from easeml_plpy.server.session import Command, Session, entry_point, pinned
-from easeml_plpy.trainers import LiveTrial, Training, trainer_for
+from easeml_plpy.trainers import LiveTrial, Training, trainer_of
 from easeml_plpy.trainers.networks.joint_training import averaging, train_jointly
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from easeml_plpy.units.gang_group import peers_lost
@@ -104,7 +103,7 @@ def evaluate_gang(session: Session, unit: str, result: str | None) -> tuple[str]
 def _joint(live: LiveTrial, context: UnitContext) -> TorchTrial:
     """Return the trial as one that several slots can train. Raises NotAllowed."""
     name = context.trial.architecture
-    if not (isinstance(live, TorchTrial) and trainer_for(architecture(name).trainer).is_joint):
+    if not (isinstance(live, TorchTrial) and trainer_of(name).is_joint):
         raise NotAllowed(f"{name} cannot be trained on several slots at once")
     return live
 

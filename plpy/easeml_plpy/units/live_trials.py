@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from easeml_plpy.architectures import architecture, complete
+from easeml_plpy.architectures import complete
 from easeml_plpy.catalogue.config_memory import HINT, shortage
 from easeml_plpy.columns.task import Task
 from easeml_plpy.row_forms import datasets
@@ -15,7 +15,7 @@ from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.server.session import Kept, Session
 from easeml_plpy.server.value_types import JSON
 from easeml_plpy.states.states import read_state
-from easeml_plpy.trainers import LiveTrial, resume_trial, trainer_for
+from easeml_plpy.trainers import LiveTrial, architecture, resume_trial, trainer_for
 from easeml_plpy.trainers.committee import begin_committee
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from easeml_plpy.units.composition import Composition, composition_of
@@ -77,8 +77,7 @@ def check_fits(trial: TrialSpec, task: Task, device: str) -> None:
     """Raise TrialFailed for a config that cannot be trained in the memory that this session may take."""
     chosen = architecture(trial.architecture)
     limit = device_bytes(device)
-    n_rows = chosen.rows_at_once(trial.train_rows)
-    words = shortage(chosen, task, complete(chosen, trial.config), n_rows, limit)
+    words = shortage(chosen, task, complete(chosen, trial.config), trial.train_rows, limit)
     if words:
         raise TrialFailed(f"out of memory: {words}, and its slot may take {limit / 1e9:.1f} GB", hint=HINT)
 

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from easeml_plpy.architectures import architecture
 from easeml_plpy.row_forms.datasets import PartitionRows, partition_rows
 from easeml_plpy.server.cancellation import SessionPause
 from easeml_plpy.server.session import Command, Session, Statement, entry_point, pinned
 from easeml_plpy.server.value_types import Pause
-from easeml_plpy.trainers import LiveTrial, trainer_for
+from easeml_plpy.trainers import LiveTrial, trainer_of
 from easeml_plpy.units.iterations import MemoryMeter, repeat_iterations
 from easeml_plpy.units.live_trials import live_trial
 from easeml_plpy.units.units import Unit, UnitContext, open_unit, trial_to_blame
@@ -77,22 +76,21 @@ def pilot_opened(
     session: Session, order: Unit, context: UnitContext, mean_rows: MeanRows, record: Callable[[PilotTimes], None]
 ) -> str:
     """Time a trial in a unit that was opened, and have the times recorded; return what `pilot_unit` returns."""
-    trainer_for(architecture(context.trial.architecture).trainer).prepare()
+    trainer = trainer_of(context.trial.architecture)
+    trainer.prepare()
     started, memory = time.perf_counter(), MemoryMeter(context.device)
     rows = partition_rows(session, context.trial.dataset_id, "train", order.partition_number, context.trial.view)
     live, _ = live_trial(session, order, context, None, order.seed)
     open_seconds = time.perf_counter() - started
     session.commit()
 
-    is_whole = architecture(context.trial.architecture).takes_all_partitions
-
     def begin() -> LiveTrial:
         """Return the trial, or a fresh one if each epoch adds to the work of the next."""
-        return live_trial(session, order, context, None, order.seed)[0] if is_whole else live
+        return live_trial(session, order, context, None, order.seed)[0] if trainer.takes_all_partitions else live
 
     trained = _Repeated(begin, rows, order.seed, SessionPause(session))
     with trial_to_blame(session):
-        if is_whole:  # what trees cost hardly depends on the rows where these are few
+        if trainer.takes_all_partitions:  # what trees cost hardly depends on the rows where these are few
             train_rate = stopwatch(trained.train, len(rows.inputs)) / max(1, len(rows.inputs))
         else:
             train_rate = seconds_per_row(trained.train, len(rows.inputs), stopwatch)

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from easeml_plpy.architectures import architecture, complete
+from easeml_plpy.architectures import complete
 from easeml_plpy.row_forms.datasets import PartitionRows, dataset
 from easeml_plpy.server.cancellation import SessionPause
 from easeml_plpy.server.session import Session
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import architecture, trainer_for
 from easeml_plpy.units.composition import Composition
 from easeml_plpy.units.round_rows import round_rows
 from easeml_plpy.units.units import TrialSpec

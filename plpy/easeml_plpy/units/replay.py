@@ -15,7 +15,6 @@ from typing import NamedTuple, TypedDict
 
 import torch
 
-from easeml_plpy.architectures import architecture
 from easeml_plpy.packing.packing_statistics import checksum
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.row_forms.datasets import PartitionRows
@@ -35,7 +34,7 @@ from easeml_plpy.server.session import (
 from easeml_plpy.states.checkpoint import digest
 from easeml_plpy.states.state_difference import differing_tensors
 from easeml_plpy.states.states import read_state
-from easeml_plpy.trainers import LiveTrial
+from easeml_plpy.trainers import LiveTrial, trainer_of
 from easeml_plpy.trainers.networks.stack import Pass, repeat_stacked
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from easeml_plpy.units.folds import train_on
@@ -218,7 +217,7 @@ class _Replay:
 
     def repeat(self, units: Sequence[LoggedUnit]) -> None:
         """Train the units of an epoch, one after the other or all at once, and compare with the recorded states."""
-        is_whole = architecture(self._trial_of(units[0])[0].architecture).takes_all_partitions
+        is_whole = trainer_of(self._trial_of(units[0])[0].architecture).takes_all_partitions
         for together in [units] if is_whole else [[unit] for unit in units]:
             spec, live = self._trial_of(together[0])
             state = self._train(spec, live, together[0], is_whole=is_whole)

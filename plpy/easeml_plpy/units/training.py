@@ -15,12 +15,11 @@ import json
 import time
 from collections.abc import Callable
 
-from easeml_plpy.architectures import architecture
 from easeml_plpy.row_forms.datasets import PartitionRows, partition_rows
 from easeml_plpy.server.cancellation import SessionPause
 from easeml_plpy.server.errors import NotAllowed
 from easeml_plpy.server.session import Session, entry_point, pinned
-from easeml_plpy.trainers import LiveTrial, Training
+from easeml_plpy.trainers import LiveTrial, Training, trainer_of
 from easeml_plpy.units.folds import train_on
 from easeml_plpy.units.live_trials import keep_live, live_trial
 from easeml_plpy.units.recording import RecordedTraining, TrainingFacts, record_training
@@ -82,7 +81,7 @@ def told(facts: TrainingFacts, recorded: RecordedTraining) -> str:
 def refuse_part(context: UnitContext) -> None:
     """Raise NotAllowed for a trial that takes all partitions at once, and would be trained on one of several."""
     name, n_partitions = context.trial.architecture, len(context.trial.train_rows)
-    if n_partitions > 1 and architecture(name).takes_all_partitions:
+    if n_partitions > 1 and trainer_of(name).takes_all_partitions:
         raise NotAllowed(f"{name} takes all {n_partitions} partitions at once, and was ordered over one")
 
 

@@ -16,13 +16,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from easeml_plpy.architectures import architecture
 from easeml_plpy.server.devices import bind
 from easeml_plpy.server.errors import EasemlError, TrialFailed
 from easeml_plpy.server.memory import slot_share
 from easeml_plpy.server.session import Kept, Session, Statement, only_column
 from easeml_plpy.server.value_types import JSON
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import architecture, trainer_for
 from easeml_plpy.units.composition import Composition
 
 Instant: TypeAlias = str

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easeml_plpy.architectures import ARCHITECTURES
+from easeml_plpy.trainers import ARCHITECTURES
 
 if TYPE_CHECKING:
     from tests.conftest import Session

@@ -22,7 +22,8 @@ from easeml_experiments.peers.record import Record
 from easeml_experiments.peers.settings import FULL, QUICK
 from easeml_experiments.peers.statistics import paired_difference
 from easeml_experiments.peers.wire import sent_bytes
-from easeml_plpy.architectures import architecture, complete
+from easeml_plpy.architectures import complete
+from easeml_plpy.trainers import architecture
 from easeml_plpy.trainers.networks.torch_trainer import TorchTrainer
 
 WORK = QUICK.workload(QUICK.networks[0], 32, seed=5, n_workers=2)

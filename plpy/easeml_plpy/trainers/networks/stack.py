@@ -24,10 +24,9 @@ from easeml_plpy.trainers.networks.losses import stacked_losses
 from easeml_plpy.trainers.networks.stacked_layers import StackedNetwork
 from easeml_plpy.trainers.networks.stacked_matrix import RowsOfNumbers
 from easeml_plpy.trainers.networks.stacked_optimizer import StackedOptimizer
+from easeml_plpy.trainers.networks.torch_trainer import VARYING
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 
-VARYING = ("learning_rate", "weight_decay", "momentum", "schedule", "dropout", "averaging")
-"""Hyperparameters in which trials of one stack may differ."""
 CHUNK_STEPS, CHUNK_BYTES = 64, 4 << 20
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from easeml_plpy.architectures import Architecture, Config
+from easeml_plpy.architectures.size import FLOAT32_BYTES, Size
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import ShapeMismatch
 from easeml_plpy.states import checkpoint
@@ -21,10 +22,30 @@ if TYPE_CHECKING:
     from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 
 
+VARYING = ("learning_rate", "weight_decay", "momentum", "schedule", "dropout", "averaging")
+"""Hyperparameters in which trials of one stack may differ: none of them is the shape of anything."""
+OPTIMIZER_SLOTS = {"adam": 2, "adamw": 2}
+"""Numbers that an optimiser keeps for each parameter; sgd keeps one if it has momentum."""
+
+
 class TorchTrainer(Trainer["TorchTrial"]):
     """Starts and resumes TorchTrials."""
 
     is_joint: ClassVar[bool] = True
+    varying: ClassVar[tuple[str, ...]] = VARYING
+    size_settings: ClassVar[tuple[str, ...]] = ("hidden_units", "width", "n_members", "batch_size")
+
+    def needed_bytes(self, size: Size, config: Config, n_rows: int) -> int:
+        """See Trainer. Those of a step and of the state at its end: parameters, gradients and the optimiser's slots.
+
+        The state is a copy of parameters and slots. A batch has no more rows than its partition.
+        """
+        optimizer = config.text("optimizer")
+        n_slots = OPTIMIZER_SLOTS.get(optimizer, int(config.number("momentum") > 0))
+        n_averages = int(bool(config.get("averaging")))
+        n_copies = 2 + n_slots + n_averages + (1 + n_slots + n_averages)
+        n_rows_at_once = min(config.integer("batch_size"), n_rows)
+        return FLOAT32_BYTES * (size.n_parameters * n_copies + n_rows_at_once * size.n_outputs_a_row)
 
     def answering(
         self, architecture: Architecture, config: Mapping[str, object], task: Task, payload: checkpoint.Payload
@@ -64,9 +85,10 @@ class TorchTrainer(Trainer["TorchTrial"]):
 
 
 class AdversarialTrainer(TorchTrainer):
-    """Starts and resumes AdversarialTrials. Joint batches are for one loss, and these have two."""
+    """Starts and resumes AdversarialTrials. Joint batches and stacks are for one loss, and these have two."""
 
     is_joint: ClassVar[bool] = False
+    varying: ClassVar[tuple[str, ...]] = ()
 
     def _trial(self, blueprint: Blueprint, module: nn.Module, n_steps_total: int) -> TorchTrial:
         from easeml_plpy.trainers.networks.adversarial import AdversarialTrial

@@ -1,1 +1,1 @@
-"""Trainers of trials that grow trees: LightGBM's boosters and scikit-learn's forests."""
+"""What libraries that grow trees share: the trainer, margins, and what a process keeps of earlier epochs."""

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from easeml_plpy.server.value_types import Array
-from easeml_plpy.trainers.trees.kept_rows import Margins, keep_margins, kept_margins
+from easeml_plpy.trainers.trees.kept_margins import Margins, keep_margins, kept_margins
 
 if TYPE_CHECKING:
     import torch

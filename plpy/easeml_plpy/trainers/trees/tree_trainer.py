@@ -1,14 +1,17 @@
-"""The trainer of trials that grow trees, some each epoch: boosters and forests."""
+"""The trainer of trials that grow trees, some each epoch, each over all rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from easeml_plpy.architectures import Config
+from easeml_plpy.architectures.size import Size
 from easeml_plpy.states import checkpoint
 from easeml_plpy.trainers.contract import Blueprint, LiveTrial, Trainer
+
+LEAF_BYTES = 100  # a leaf and its node, as text or as arrays
 
 
 class TreeTrial(LiveTrial, Protocol):
@@ -23,10 +26,18 @@ P = TypeVar("P")
 
 
 class TreeTrainer(Trainer[T], Generic[T, P]):
-    """Starts and resumes one kind of them. `parameters`: what architectures build. `library`: what grows trees."""
+    """Starts and resumes one kind of them. `parameters`: what architectures build. `library`: what grows trees.
+    `number_bytes`: what a number of a row takes while it does.
+    """
 
-    def __init__(self, trial: Callable[[Blueprint, P], T], parameters: type[P], library: str) -> None:
+    takes_all_partitions: ClassVar[bool] = True  # trees that go on from partition to partition are worse
+    size_settings: ClassVar[tuple[str, ...]] = ("num_leaves", "trees_per_epoch")
+
+    def __init__(
+        self, trial: Callable[[Blueprint, P], T], parameters: type[P], library: str, *, number_bytes: int
+    ) -> None:
         self._trial, self._parameters, self._library = trial, parameters, library
+        self._number_bytes = number_bytes
 
     def prepare(self) -> None:
         """See Trainer."""
@@ -35,6 +46,10 @@ class TreeTrainer(Trainer[T], Generic[T, P]):
     def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:
         """See Trainer."""
         return n_epochs * config.integer("trees_per_epoch")
+
+    def needed_bytes(self, size: Size, config: Config, n_rows: int) -> int:
+        """See Trainer. Those of the rows, and of an epoch's leaves twice; a size counts what an epoch adds."""
+        return n_rows * self._number_bytes * size.n_outputs_a_row + 2 * LEAF_BYTES * size.n_parameters
 
     def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> T:
         """See Trainer. Trees are drawn in training: no total, seed or device."""

@@ -9,17 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from easeml_plpy.architectures import (
-    ARCHITECTURES,
-    Architecture,
-    Hyperparameter,
-    architecture,
-    complete,
-    fits,
-)
+from easeml_plpy.architectures import Architecture, Hyperparameter, complete, fits
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import InvalidArgument, NotFound
-from easeml_plpy.trainers import TRAINERS
+from easeml_plpy.trainers import ARCHITECTURES, TRAINERS, architecture
 
 ALL = list(ARCHITECTURES.values())
 TORCH = [each for each in ALL if each.trainer == "torch"]

@@ -10,10 +10,10 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from easeml_plpy.architectures import ARCHITECTURES, complete, fits
+from easeml_plpy.architectures import complete, fits
 from easeml_plpy.architectures.bits.modules import bits_of
 from easeml_plpy.columns.task import Objects, Task
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 from tests.digit_objects import columns, labels
 from tests.unit.plpy.architectures.object_rows import field_of, read
 from tests.unit.plpy.trainers.training_rows import no_pause

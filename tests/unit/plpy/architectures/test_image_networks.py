@@ -10,14 +10,14 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from easeml_plpy.architectures import ARCHITECTURES, complete, fits
+from easeml_plpy.architectures import complete, fits
 from easeml_plpy.architectures.images.augmentation import Crop, Flip, Normalise
 from easeml_plpy.architectures.images.pictures import Picture, picture_of
 from easeml_plpy.catalogue.config_memory import shortage
 from easeml_plpy.columns.encoder import Encoder, LabelTarget, TensorField
 from easeml_plpy.columns.task import Task
 from easeml_plpy.row_forms import task_in, view_of
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 from easeml_plpy.trainers.networks.stack import Pass, train_stacked
 from easeml_plpy.trainers.networks.stacked_layers import NotStackable
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial

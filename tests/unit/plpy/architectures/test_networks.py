@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from easeml_plpy.architectures import ARCHITECTURES, complete
+from easeml_plpy.architectures import complete
 from easeml_plpy.architectures.tables.table_embedding import TableEmbedding
 from easeml_plpy.architectures.tables.table_size import MOST_TOKENS, embedded_width
 from easeml_plpy.columns.layout import Layout, ViewColumn
 from easeml_plpy.columns.task import Task
+from easeml_plpy.trainers import ARCHITECTURES
 from easeml_plpy.trainers.networks import torch_trainer
 from easeml_plpy.trainers.networks.torch_trial import AVERAGE, MODULE, with_prefix
 from tests.unit.plpy.trainers.training_rows import no_pause

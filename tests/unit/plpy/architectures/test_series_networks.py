@@ -10,10 +10,10 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from easeml_plpy.architectures import ARCHITECTURES, complete
+from easeml_plpy.architectures import complete
 from easeml_plpy.architectures.series.temporal_cnn import KERNEL, n_blocks
 from easeml_plpy.columns.task import Task
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 from easeml_plpy.trainers.networks.stack import Pass, train_stacked
 from easeml_plpy.trainers.networks.stacked_layers import NotStackable
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_db.decisions.procedures.race.portfolio import choose_portfolio
-from easeml_plpy.architectures import architecture, complete
+from easeml_plpy.architectures import complete
 from easeml_plpy.architectures.tables.target_transforms import LOGARITHM, ROOT, TargetTransform, is_skewed
 from easeml_plpy.catalogue.catalog import specifications_for
 from easeml_plpy.columns.task import Task
 from easeml_plpy.metrics.metrics import measure, values
 from easeml_plpy.server.value_types import Array
-from easeml_plpy.trainers import answering_trial, trainer_for
+from easeml_plpy.trainers import answering_trial, architecture, trainer_for
 from tests.unit.plpy.trainers.training_rows import no_pause
 
 RANGE = (-0.5, 8.0)

@@ -11,10 +11,10 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from easeml_plpy.architectures import ARCHITECTURES, complete, fits
+from easeml_plpy.architectures import complete, fits
 from easeml_plpy.columns.task import Task
 from easeml_plpy.metrics.metrics import measure, values
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 from easeml_plpy.trainers.contract import AnsweringTrial
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from tests.unit.plpy.trainers.training_rows import TENSOR_NETWORKS, no_pause

@@ -10,10 +10,9 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from easeml_plpy.architectures import ARCHITECTURES
 from easeml_plpy.architectures.trees.tree_kernel_svm import TreeFeatures
 from easeml_plpy.columns.task import Objects
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 from tests.digit_objects import halves, labels
 from tests.unit.plpy.architectures.object_rows import field_of, read, task_of
 from tests.unit.plpy.trainers.training_rows import no_pause

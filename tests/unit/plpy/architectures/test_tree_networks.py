@@ -9,10 +9,10 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from easeml_plpy.architectures import ARCHITECTURES, complete, fits
+from easeml_plpy.architectures import complete, fits
 from easeml_plpy.architectures.trees.modules import levels_of
 from easeml_plpy.columns.task import Objects, Task
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from tests.digit_objects import halves, labels
 from tests.unit.plpy.architectures.object_rows import field_of, read, task_of

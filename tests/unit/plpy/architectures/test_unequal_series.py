@@ -9,9 +9,9 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from easeml_plpy.architectures import ARCHITECTURES, complete, fits
+from easeml_plpy.architectures import complete, fits
 from easeml_plpy.columns.task import Objects, Task
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 from easeml_plpy.trainers.networks.lengths import N_BATCHES_SORTED, by_length
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from tests.digit_objects import columns, labels

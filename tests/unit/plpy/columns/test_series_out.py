@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from easeml_plpy.architectures import ARCHITECTURES, fits
+from easeml_plpy.architectures import fits
 from easeml_plpy.columns.encoder import SeriesTarget, target_from_json
 from easeml_plpy.columns.object_rows import Objects, packed
 from easeml_plpy.columns.task import Objects as Sizes
 from easeml_plpy.columns.task import Task
 from easeml_plpy.metrics.metrics import measure, values
 from easeml_plpy.server.value_types import Array
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 from easeml_plpy.trainers.networks.losses import series_loss
 from tests.unit.plpy.trainers.training_rows import no_pause
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from easeml_plpy.architectures import ARCHITECTURES, architecture
 from easeml_plpy.columns.task import Task
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, architecture, trainer_for
 from tests.unit.plpy.trainers.training_rows import IMAGE_NETWORKS, TENSOR_NETWORKS, TREE_NETWORKS, no_pause
 
 NAMES = [

@@ -13,7 +13,6 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.inspection import permutation_importance
 
-from easeml_plpy.architectures import ARCHITECTURES
 from easeml_plpy.columns.encoder import Encoder
 from easeml_plpy.columns.layout import ViewColumn
 from easeml_plpy.columns.task import Task
@@ -22,9 +21,9 @@ from easeml_plpy.evaluation.attribution import sampled_attribution
 from easeml_plpy.evaluation.explain import LEAST, bounded
 from easeml_plpy.evaluation.features import Feature, feature_places, features_of, mixed, patches_of
 from easeml_plpy.evaluation.importance import importance_rows
-from easeml_plpy.trainers import trainer_for
-from easeml_plpy.trainers.trees import lightgbm_boosters
-from easeml_plpy.trainers.trees.lightgbm_trainer import BoostingTrial
+from easeml_plpy.trainers import ARCHITECTURES, trainer_for
+from easeml_plpy.trainers.lightgbm import boosters
+from easeml_plpy.trainers.lightgbm.trial import LightGBMTrial
 
 ENCODER = Encoder.from_json(
     {
@@ -218,7 +217,7 @@ def test_values_of_trees_are_those_of_lightgbm_and_add_up_to_the_margins(task: T
     )
     chosen = ARCHITECTURES["lightgbm"]
     live = trainer_for("boosting").start(chosen, {"trees_per_epoch": 12}, task, n_steps_total=2, seed=1)
-    assert isinstance(live, BoostingTrial)
+    assert isinstance(live, LightGBMTrial)
     for seed in (1, 2):
         live.train(inputs, targets, seed=seed, pause=lambda: None)
     found = live.contributions(inputs[:20])
@@ -231,4 +230,4 @@ def test_values_of_trees_are_those_of_lightgbm_and_add_up_to_the_margins(task: T
         margins += own.predict(inputs[:20].numpy(), raw_score=True).reshape(margins.shape)
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)  # rounds are added up in another order
     assert found.sum(axis=2) == pytest.approx(margins)
-    assert lightgbm_boosters.contributions(live._booster(0), inputs[:1]).shape == (1, *found.shape[1:])
+    assert boosters.contributions(live._booster(0), inputs[:1]).shape == (1, *found.shape[1:])

@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import easeml_model
-from easeml_plpy.architectures import ARCHITECTURES, architecture
 from easeml_plpy.columns.coded_fields import CategoricalField
 from easeml_plpy.columns.encoder import Encoder, LabelTarget, NumberTarget, NumericField, Target, TensorField
 from easeml_plpy.columns.encoding import encoded_shape
@@ -39,12 +38,12 @@ from easeml_plpy.server.errors import (
 )
 from easeml_plpy.server.value_types import Array
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers import answering_trial, resumed_member, trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, answering_trial, architecture, resumed_member, trainer_for
 from easeml_plpy.trainers.contract import Blueprint, state_header
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
-from easeml_plpy.trainers.trees.lightgbm_boosters import END_OF_TREES
-from easeml_plpy.trainers.trees.lightgbm_library import CONTRIBUTIONS, GrownTrees, LightGBMFailure
-from easeml_plpy.trainers.trees.lightgbm_texts import check_trees
+from easeml_plpy.trainers.lightgbm.boosters import END_OF_TREES
+from easeml_plpy.trainers.lightgbm.c_interface import CONTRIBUTIONS, GrownTrees, LightGBMFailure
+from easeml_plpy.trainers.lightgbm.texts import check_trees
 from tests.unit.plpy.trainers.training_rows import (
     IMAGE_NETWORKS,
     SERIES_NETWORKS,

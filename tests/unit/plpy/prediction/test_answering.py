@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from easeml_plpy.architectures import ARCHITECTURES, architecture
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import ShapeMismatch
-from easeml_plpy.trainers import answering_trial, trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, answering_trial, architecture, trainer_for
 from easeml_plpy.trainers.networks.numpy_network import NumpyNetwork
 from tests.unit.plpy.architectures.test_networks import LAYOUT, WORDS, table_rows
 from tests.unit.plpy.trainers.training_rows import (
@@ -100,7 +99,7 @@ ANSWER = """
 import sys
 import numpy as np
 from easeml_plpy import prediction
-from easeml_plpy.architectures import architecture
+from easeml_plpy.trainers import architecture
 from easeml_plpy.columns.task import Task
 from easeml_plpy.trainers import answering_trial
 name, layout = sys.argv[1:]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from easeml_plpy.architectures import ARCHITECTURES
 from easeml_plpy.architectures.tables.sparse_rows import SparseRows
 from easeml_plpy.columns.calendar_parts import PARTS, calendar_parts, varying_parts
 from easeml_plpy.columns.encoder import (
@@ -27,6 +26,7 @@ from easeml_plpy.columns.target_statistics import MANY, TargetStatistics
 from easeml_plpy.columns.tokens import Tokenizer
 from easeml_plpy.row_forms import VIEWS, task_in, view_of
 from easeml_plpy.row_forms.table import TABLE, positions
+from easeml_plpy.trainers import ARCHITECTURES
 
 TARGET = LabelTarget("y", "text", ("no", "yes"))
 NUMBER = NumericField(

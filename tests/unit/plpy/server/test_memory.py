@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from easeml_plpy.architectures import ARCHITECTURES, complete
+from easeml_plpy.architectures import complete
 from easeml_plpy.architectures.config import Config, NotedConfig
-from easeml_plpy.catalogue.config_memory import Check, shortage
+from easeml_plpy.catalogue.config_memory import Check, needed_bytes, shortage
 from easeml_plpy.columns.layout import ViewColumn
 from easeml_plpy.columns.task import Objects, Task
 from easeml_plpy.server.devices import bind
 from easeml_plpy.server.errors import InvalidArgument, TrialFailed
 from easeml_plpy.server.memory import LEAST_BYTES, limit_to, machine_bytes, session_bytes, slot_share
+from easeml_plpy.trainers import ARCHITECTURES
 from easeml_plpy.units.live_trials import check_fits
 from easeml_plpy.units.units import TrialSpec
 from tests.unit.plpy.trainers.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS, TENSOR_NETWORKS, TREE_NETWORKS
@@ -76,14 +77,14 @@ def test_every_architecture_says_what_it_takes_and_defaults_take_little(name: st
         task = Task("regression", shape, 784, output_shape=shape)
     if name in TREE_NETWORKS:
         task = Task("classification", (28, 28), 10, objects=Objects(25, 2))
-    assert 0 < chosen.needed_bytes(task, complete(chosen, {}), 10_000) < 200_000_000
+    assert 0 < needed_bytes(chosen, task, complete(chosen, {}), [10_000]) < 200_000_000
 
 
 def test_optimisers_count_with_what_they_keep() -> None:
     chosen, task = ARCHITECTURES["linear"], Task("regression", (999,), 1)
 
     def needed(**config: object) -> int:
-        return chosen.needed_bytes(task, complete(chosen, config), 0)
+        return needed_bytes(chosen, task, complete(chosen, config), [0])
 
     assert needed(optimizer="adam") == 4 * 1000 * 7
     assert needed(optimizer="sgd", momentum=0.9) == 4 * 1000 * 5
@@ -93,15 +94,15 @@ def test_optimisers_count_with_what_they_keep() -> None:
 def test_a_batch_is_no_larger_than_its_partition() -> None:
     chosen = ARCHITECTURES["linear"]
     config = complete(chosen, {"batch_size": 65536, "optimizer": "sgd", "momentum": 0.0})
-    assert chosen.needed_bytes(ROWS, config, 100) == 4 * (8 * 3 + 100 * 8)
+    assert needed_bytes(chosen, ROWS, config, [100]) == 4 * (8 * 3 + 100 * 8)
 
 
 def test_a_shortage_is_said_in_one_line() -> None:
     chosen = ARCHITECTURES["mlp"]
     config = complete(chosen, {"hidden_units": [65536] * 3})
-    words = shortage(chosen, IMAGES, config, 1000, 2**30)
+    words = shortage(chosen, IMAGES, config, [1000], 2**30)
     assert words == f"mlp with hidden_units {json.dumps([65536] * 3)}, batch_size 256 takes at least 311.9 GB"
-    assert shortage(chosen, IMAGES, config, 1000, 2**40) is None
+    assert shortage(chosen, IMAGES, config, [1000], 2**40) is None
 
 
 def test_a_trial_beyond_the_limit_of_its_slot_fails_and_is_not_built(limits: None) -> None:
@@ -155,12 +156,12 @@ def test_configs_that_agree_in_what_was_read_take_the_same(name: str, task: Task
     chosen = ARCHITECTURES[name]
     whole = complete(chosen, settings)
     noted = NotedConfig(whole)
-    needed = chosen.needed_bytes(task, noted, 40), chosen.config_objection(task, noted)
+    needed = needed_bytes(chosen, task, noted, [40]), chosen.config_objection(task, noted)
     for each in chosen.hyperparameters:
         if each.name not in noted.read and each.kind in ("float", "integer"):
             for value in (each.low, each.high):
                 other = complete(chosen, whole | {each.name: value})
-                assert (chosen.needed_bytes(task, other, 40), chosen.config_objection(task, other)) == needed
+                assert (needed_bytes(chosen, task, other, [40]), chosen.config_objection(task, other)) == needed
 
 
 def test_of_configs_that_differ_in_what_nobody_reads_one_is_looked_at() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from easeml_plpy.catalogue.config_memory import needed_bytes
 from easeml_plpy.row_forms.datasets import PartitionRows
 from easeml_plpy.server.errors import EasemlError
 from easeml_plpy.trainers.networks import stack_gain
@@ -99,7 +100,8 @@ def test_members_of_one_shape_are_stacked_and_others_train_as_alone(session: Any
 
 def test_a_stack_is_as_wide_as_memory_allows(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     members = [learner(k) for k in range(5)]
-    needed = members[0].live.blueprint.architecture.needed_bytes(FLAT, members[0].live.blueprint.config, N_ROWS)  # type: ignore[attr-defined]
+    blueprint = members[0].live.blueprint  # type: ignore[attr-defined]
+    needed = needed_bytes(blueprint.architecture, FLAT, blueprint.config, [N_ROWS])
     monkeypatch.setattr(batch_training, "device_bytes", lambda device: int(needed * 8.5))
     learnt = train_members(session, members, Blamed())
     assert [learnt[k].stack for k in range(5)] == [(2, 0, 10), (2, 1, 10), (2, 0, 10), (2, 1, 10), None]

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from easeml_plpy.architectures import architecture
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import CorruptCheckpoint, NotReady
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import architecture, trainer_for
 from easeml_plpy.trainers.contract import WholeTrial
-from easeml_plpy.trainers.trees.forest import ForestTrial
-from easeml_plpy.trainers.trees.forest_rows import constants_of, fill_of
-from easeml_plpy.trainers.trees.forest_trees import trees_of
+from easeml_plpy.trainers.forests.rows import constants_of, fill_of
+from easeml_plpy.trainers.forests.tree_arrays import trees_of
+from easeml_plpy.trainers.forests.trial import ForestTrial
 from tests.unit.plpy.trainers.test_lightgbm import LAYOUT, TASKS, inputs_of, score, targets_of
 from tests.unit.plpy.trainers.training_rows import no_pause
 

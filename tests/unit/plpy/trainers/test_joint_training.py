@@ -18,10 +18,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_plpy.architectures import ARCHITECTURES
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, SlotLost
-from easeml_plpy.trainers import TRAINERS
+from easeml_plpy.trainers import ARCHITECTURES, TRAINERS
 from easeml_plpy.trainers.networks import joint_training
 from easeml_plpy.trainers.networks.joint_training import JointSteps
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial

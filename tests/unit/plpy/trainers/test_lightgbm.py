@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from easeml_plpy.architectures import architecture, complete
+from easeml_plpy.architectures import complete
+from easeml_plpy.catalogue.config_memory import needed_bytes
 from easeml_plpy.columns.layout import ViewColumn
 from easeml_plpy.columns.task import Task
 from easeml_plpy.metrics.metrics import measure, values
 from easeml_plpy.server.errors import CorruptCheckpoint, NotReady, ShapeMismatch
 from easeml_plpy.server.value_types import Array
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import architecture, trainer_for, trainer_of
 from easeml_plpy.trainers.contract import WholeTrial
-from easeml_plpy.trainers.trees import lightgbm_boosters
-from easeml_plpy.trainers.trees.lightgbm_trainer import BoostingTrial
+from easeml_plpy.trainers.lightgbm import boosters
+from easeml_plpy.trainers.lightgbm.trial import LightGBMTrial
 from tests.unit.plpy.trainers.training_rows import no_pause
 
 N_ROWS, N_COLUMNS = 900, 4
@@ -45,16 +46,16 @@ def targets_of(task: Task, inputs: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.digitize(wanted, [0.0, 1.0][: task.n_outputs - 1]).astype(np.int64))
 
 
-def start(task: Task, config: dict[str, Any]) -> BoostingTrial:
+def start(task: Task, config: dict[str, Any]) -> LightGBMTrial:
     live = TRAINER.start(LIGHTGBM, config, task, n_steps_total=1, seed=0)
-    assert isinstance(live, BoostingTrial)
+    assert isinstance(live, LightGBMTrial)
     assert isinstance(live, WholeTrial)
     return live
 
 
-def resume(task: Task, config: dict[str, Any], state: bytes) -> BoostingTrial:
+def resume(task: Task, config: dict[str, Any], state: bytes) -> LightGBMTrial:
     live = TRAINER.resume(LIGHTGBM, config, task, state)
-    assert isinstance(live, BoostingTrial)
+    assert isinstance(live, LightGBMTrial)
     return live
 
 
@@ -86,7 +87,7 @@ def test_a_trial_that_comes_back_adds_only_the_trees_that_came_since(monkeypatch
     targets = targets_of(task, here)
     added: list[int] = []
     for name in ("add_trees", "add_sums"):
-        monkeypatch.setattr(lightgbm_boosters, name, counted(getattr(lightgbm_boosters, name), added))
+        monkeypatch.setattr(boosters, name, counted(getattr(boosters, name), added))
     live = start(task, FEW)
     for epoch, rows in enumerate((here, here, elsewhere, here)):
         live = resume(task, FEW, live.dump()) if epoch else live  # another session, or the same again
@@ -234,10 +235,10 @@ def test_no_rows_untrained_trials_wrong_shapes_and_damaged_states_are_told() -> 
 
 def test_memory_is_reckoned_from_rows_columns_and_leaves() -> None:
     def needed(n_rows: int, **config: int) -> int:
-        return LIGHTGBM.needed_bytes(TASKS[0], complete(LIGHTGBM, config), n_rows)
+        return needed_bytes(LIGHTGBM, TASKS[0], complete(LIGHTGBM, config), [n_rows])
 
-    assert LIGHTGBM.rows_at_once((10, 20, 30)) == 60
-    assert architecture("mlp").rows_at_once((10, 20, 30)) == 30
+    assert TRAINER.rows_at_once((10, 20, 30)) == 60
+    assert trainer_of("mlp").rows_at_once((10, 20, 30)) == 30
     assert needed(10**6) > 10**6 * 4 * 9
     assert needed(1000, num_leaves=4096, trees_per_epoch=10_000) > 4 * 10**9
 

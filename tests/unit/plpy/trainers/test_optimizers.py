@@ -30,7 +30,8 @@ module(torch.ones(4, 3)).sum().backward()
 optimizer.step()
 optimizer.load_state_dict(optimizer.state_dict())
 
-from easeml_plpy.architectures import ARCHITECTURES, complete, fits
+from easeml_plpy.architectures import complete, fits
+from easeml_plpy.trainers import ARCHITECTURES
 from easeml_plpy.columns.layout import ViewColumn
 from easeml_plpy.columns.task import Objects, Task
 from easeml_plpy.trainers import trainer_for

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from easeml_plpy.architectures import ARCHITECTURES, fits
+from easeml_plpy.architectures import fits
 from easeml_plpy.architectures.tables.naive_bayes import ramp
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import InvalidArgument, InvalidData, NotReady, ShapeMismatch, TrialFailed
 from easeml_plpy.states import checkpoint
+from easeml_plpy.trainers import ARCHITECTURES
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer, PartialFitTrial, probabilities_of_scores
 from tests.unit.plpy.trainers.training_rows import no_pause, rows
 

@@ -9,13 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_plpy.architectures import ARCHITECTURES, complete
+from easeml_plpy.architectures import complete
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers.networks.stack import VARYING, Pass, n_common_steps, repeat_stacked, stack_key, train_stacked
+from easeml_plpy.trainers import ARCHITECTURES
+from easeml_plpy.trainers.networks.stack import Pass, n_common_steps, repeat_stacked, stack_key, train_stacked
 from easeml_plpy.trainers.networks.stacked_layers import NotStackable
-from easeml_plpy.trainers.networks.torch_trainer import TorchTrainer
+from easeml_plpy.trainers.networks.torch_trainer import VARYING, TorchTrainer
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from tests.unit.plpy.architectures.test_networks import LAYOUT, WORDS, table_task
 from tests.unit.plpy.trainers.training_rows import no_pause, rows

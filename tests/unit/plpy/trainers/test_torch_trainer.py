@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from easeml_plpy.architectures import ARCHITECTURES, Architecture, Config
+from easeml_plpy.architectures import Architecture, Config
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import (
     CorruptCheckpoint,
@@ -23,7 +23,7 @@ from easeml_plpy.server.errors import (
     VersionMismatch,
 )
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers import trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 from easeml_plpy.trainers.networks import torch_trainer, torch_trial
 from easeml_plpy.trainers.networks.losses import Loss
 from easeml_plpy.trainers.networks.optimizers import has_fused_optimizer, learning_rate_at

@@ -2,8 +2,8 @@
 
 import torch
 
-from easeml_plpy.architectures import ARCHITECTURES
 from easeml_plpy.columns.task import Task
+from easeml_plpy.trainers import ARCHITECTURES
 
 TENSOR_NETWORKS = [name for name, each in ARCHITECTURES.items() if each.outputs == "tensors"]
 """Architectures that return nothing but tensors."""

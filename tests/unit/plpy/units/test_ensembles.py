@@ -8,11 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_plpy.architectures import architecture, complete, fits
+from easeml_plpy.architectures import complete, fits
 from easeml_plpy.catalogue.catalog import ARCHITECTURES
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import NotAllowed
-from easeml_plpy.trainers import resumed_member, trainer_for
+from easeml_plpy.trainers import architecture, resumed_member, trainer_for
 from easeml_plpy.trainers.contract import Blueprint
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
 from easeml_plpy.units.greedy_ensemble import select

@@ -15,7 +15,7 @@ from easeml_plpy.server import devices
 from easeml_plpy.server.errors import CorruptCheckpoint, TrialFailed
 from easeml_plpy.server.value_types import JSON, Array, Pause
 from easeml_plpy.trainers.contract import Rows
-from easeml_plpy.trainers.trees.lightgbm_library import GrownTrees, LightGBMFailure
+from easeml_plpy.trainers.lightgbm.c_interface import GrownTrees, LightGBMFailure
 
 if TYPE_CHECKING:
     import lightgbm

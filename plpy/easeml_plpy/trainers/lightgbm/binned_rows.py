@@ -1,7 +1,6 @@
-"""A process's cache of rows that trials meet again: binned once for all trials, with each trial's margins.
+"""A process's cache of rows as LightGBM bins them, once for all trials that bin them alike.
 
-It only saves time: all of it can be made again from the rows and the state. Rows are identified by the tensor that
-holds them, which is kept alive as long as anything derived from it.
+It only saves time, as kept_margins.py does: binning a table takes about as long as the first trees.
 """
 
 from __future__ import annotations
@@ -9,32 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from easeml_plpy.architectures.tables.boosting import BoostingParameters
 from easeml_plpy.architectures.tables.target_transforms import TargetTransform
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.cache import Bounded
-from easeml_plpy.server.value_types import Array
+from easeml_plpy.trainers.lightgbm.architecture import LightGBMParameters
+from easeml_plpy.trainers.trees.kept_margins import KEPT_BYTES
 
 if TYPE_CHECKING:
     import lightgbm
     import torch
 
-KEPT_BYTES = 1 << 29
 QUIET = {"verbosity": -1}
-
-
-@dataclass(frozen=True)
-class Margins:
-    """The sums of the trees of a trial's first epochs: float64 (n, n_margins)."""
-
-    inputs: torch.Tensor
-    n_epochs: int
-    values: Array
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of the rows and the margins."""
-        return int(self.inputs.nbytes + self.values.nbytes)
 
 
 @dataclass(frozen=True)
@@ -48,13 +32,12 @@ class _Binned:
         return int(self.inputs.nbytes + 2 * self.inputs.numel())
 
 
-_MARGINS: Bounded[Margins] = Bounded(KEPT_BYTES, lambda kept: kept.nbytes)
 _BINNED: Bounded[_Binned] = Bounded(KEPT_BYTES, lambda kept: kept.nbytes)
 
 
 def binned(
     task: Task,
-    parameters: BoostingParameters,
+    parameters: LightGBMParameters,
     inputs: torch.Tensor,
     targets: torch.Tensor,
     transform: TargetTransform | None,
@@ -72,14 +55,3 @@ def binned(
 
     key = (id(inputs), id(targets), transform, tuple(sorted(parameters.rows.items())))
     return _BINNED.get(key, make).data
-
-
-def kept_margins(owner: object, inputs: torch.Tensor) -> Margins | None:
-    """Return what was kept for these rows, if it still is."""
-    found = _MARGINS.pop((owner, id(inputs)))
-    return found
-
-
-def keep_margins(owner: object, margins: Margins) -> None:
-    """Keep a trial's margins of some rows."""
-    _MARGINS.put((owner, id(margins.inputs)), margins)

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from easeml_plpy.architectures.tables.boosting import BoostingParameters
 from easeml_plpy.architectures.tables.target_transforms import target_transform
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import CorruptCheckpoint, NotReady, TrialFailed
 from easeml_plpy.server.value_types import Array, Pause, no_pause
 from easeml_plpy.states import checkpoint
 from easeml_plpy.trainers.contract import Blueprint, Rows, Training, check_inputs, check_rows, state_header
-from easeml_plpy.trainers.trees import lightgbm_boosters
-from easeml_plpy.trainers.trees.kept_rows import Margins, binned
-from easeml_plpy.trainers.trees.lightgbm_library import GrownTrees
+from easeml_plpy.trainers.lightgbm import boosters
+from easeml_plpy.trainers.lightgbm.architecture import LightGBMParameters
+from easeml_plpy.trainers.lightgbm.binned_rows import binned
+from easeml_plpy.trainers.lightgbm.c_interface import GrownTrees
+from easeml_plpy.trainers.trees.kept_margins import Margins
 from easeml_plpy.trainers.trees.lineage import Lineage
 from easeml_plpy.trainers.trees.margins import base_margins, loss_mean, outputs_of, row_weights
 
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 _EPOCH = "epoch/"
 
 
-class BoostingTrial:
+class LightGBMTrial:
     """The boosters of the epochs so far."""
 
-    def __init__(self, blueprint: Blueprint, parameters: BoostingParameters) -> None:
+    def __init__(self, blueprint: Blueprint, parameters: LightGBMParameters) -> None:
         self._blueprint, self._parameters = blueprint, parameters
         self._transform = target_transform(blueprint.task, blueprint.config)
         self._base: list[float] = []  # margins of any row before the first tree; empty before the first epoch
@@ -59,13 +60,13 @@ class BoostingTrial:
         # Trials share these rows, and set_weight(None) would leave the weights of the last one there.
         data.set_field("weight", weights)
         data.set_init_score(before.ravel(order="F"))
-        booster = lightgbm_boosters.grown(data, parameters.trees, parameters.rounds_per_epoch, seed, pause)
-        margins = lightgbm_boosters.scores_of(booster, parameters.n_margins)
+        booster = boosters.grown(data, parameters.trees, parameters.rounds_per_epoch, seed, pause)
+        margins = boosters.scores_of(booster, parameters.n_margins)
         if not np.isfinite(margins).all():
             raise TrialFailed(
                 "trial diverged: a margin is not finite", hint="Search lower learning rates, or raise lambda_l2."
             )
-        self._append(lightgbm_boosters.text_of(booster))
+        self._append(boosters.text_of(booster))
         self._lineage.keep("train", inputs, margins)
         return Training(loss_mean(self._task, margins, wanted), len(inputs), booster.current_iteration())
 
@@ -95,7 +96,7 @@ class BoostingTrial:
         found = np.zeros((len(inputs), self._parameters.n_margins, self._task.n_features + 1))
         found[:, :, -1] = self._base
         for epoch in range(len(self._texts)):
-            found += lightgbm_boosters.contributions(self._booster(epoch), inputs)
+            found += boosters.contributions(self._booster(epoch), inputs)
         return found
 
     def dump(self) -> bytes:
@@ -128,7 +129,7 @@ class BoostingTrial:
         kept = self._lineage.kept("train", inputs)
         margins = self._first_margins(len(inputs)) if kept is None else kept.values
         for epoch in range(0 if kept is None else kept.n_epochs, len(self._texts)):
-            lightgbm_boosters.add_trees(self._booster(epoch), inputs, margins, pause)
+            boosters.add_trees(self._booster(epoch), inputs, margins, pause)
         return margins
 
     def _added_up(self, inputs: Rows, kept: Margins | None, pause: Pause) -> Array:
@@ -138,9 +139,9 @@ class BoostingTrial:
             raise NotReady("this trial has not been trained yet")
         first = 0 if kept is None else kept.n_epochs
         margins = self._first_margins(len(inputs)) if kept is None else kept.values.copy()
-        rows = lightgbm_boosters.matrix(inputs)
+        rows = boosters.matrix(inputs)
         for epoch in range(first, len(self._texts)):
-            lightgbm_boosters.add_sums(self._booster(epoch), rows, margins, pause)
+            boosters.add_sums(self._booster(epoch), rows, margins, pause)
         return margins
 
     def _first_margins(self, n_rows: int) -> Array:
@@ -148,5 +149,5 @@ class BoostingTrial:
 
     def _booster(self, epoch: int) -> GrownTrees:
         if epoch not in self._boosters:
-            self._boosters[epoch] = lightgbm_boosters.trees_of(self._texts[epoch])
+            self._boosters[epoch] = boosters.trees_of(self._texts[epoch])
         return self._boosters[epoch]

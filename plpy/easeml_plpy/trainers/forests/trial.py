@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from easeml_plpy.architectures.tables.forests import ForestParameters
 from easeml_plpy.columns.task import Task
 from easeml_plpy.metrics.metrics import measure, values
 from easeml_plpy.server.errors import NotReady
 from easeml_plpy.server.value_types import Array, Pause, no_pause
 from easeml_plpy.states import checkpoint
 from easeml_plpy.trainers.contract import Blueprint, Rows, Training, check_inputs, check_rows, state_header
-from easeml_plpy.trainers.trees.forest_rows import RowConstants, constants_from, constants_of
-from easeml_plpy.trainers.trees.forest_trees import Trees, checked_trees, of_all_classes, trees_of
-from easeml_plpy.trainers.trees.kept_rows import Margins
+from easeml_plpy.trainers.forests.architecture import ForestParameters
+from easeml_plpy.trainers.forests.rows import RowConstants, constants_from, constants_of
+from easeml_plpy.trainers.forests.tree_arrays import Trees, checked_trees, of_all_classes, trees_of
+from easeml_plpy.trainers.trees.kept_margins import Margins
 from easeml_plpy.trainers.trees.lineage import Lineage
 from easeml_plpy.trainers.trees.margins import row_weights
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter, magnitude
 from easeml_plpy.architectures.size import Size
-from easeml_plpy.architectures.tables.boosting import BoostingParameters
 from easeml_plpy.architectures.tables.target_transforms import TARGET_TRANSFORM, object_to_transform
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.value_types import JSON
@@ -17,12 +19,27 @@ BIN_SEED = 1
 NUMBERS = ("learning_rate", "lambda_l2", "feature_fraction", "bagging_fraction", "cat_smooth")
 
 
-def build_lightgbm(task: Task, config: Config) -> BoostingParameters:
+@dataclass(frozen=True)
+class LightGBMParameters:
+    """Parameters of LightGBM: those of its binned rows, which trials can share, and those of its trees.
+
+    An epoch adds `rounds_per_epoch` rounds, of `n_margins` trees each. With `is_balanced` all classes have the same
+    weight.
+    """
+
+    rows: Mapping[str, JSON]
+    trees: Mapping[str, JSON]
+    rounds_per_epoch: int
+    n_margins: int
+    is_balanced: bool
+
+
+def build_lightgbm(task: Task, config: Config) -> LightGBMParameters:
     """Return LightGBM's parameters."""
     bagging = config.number("bagging_fraction")
     trees: dict[str, JSON] = {name: config.integer(name) for name in ("num_leaves", "min_data_in_leaf", "max_depth")}
     trees |= {name: config.number(name) for name in NUMBERS}
-    return BoostingParameters(
+    return LightGBMParameters(
         rows={"max_bin": config.integer("max_bin"), "data_random_seed": BIN_SEED, "feature_pre_filter": False},
         trees={
             **trees,
@@ -97,7 +114,7 @@ def lightgbm_size(task: Task, config: Config) -> Size:
     return Size(n_leaves, task.n_features + n_margins(task))
 
 
-LIGHTGBM = Architecture(
+ARCHITECTURE = Architecture(
     name="lightgbm",
     trainer="boosting",
     summary="gradient boosted trees over all rows at once (LightGBM); an epoch adds rounds",
@@ -148,6 +165,5 @@ LIGHTGBM = Architecture(
     build=build_lightgbm,
     size=lightgbm_size,
     view="tree",
-    takes_all_partitions=True,
     config_objection=lightgbm_objection,
 )  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 
 from easeml_plpy.server.errors import CorruptCheckpoint
 from easeml_plpy.server.value_types import Array
-from easeml_plpy.trainers.trees.lightgbm_boosters import END_OF_TREES, check_text
+from easeml_plpy.trainers.lightgbm.boosters import END_OF_TREES, check_text
 
 MOST_LEAVES, MOST_DEPTH = 4096, 256
 """What a trial may have; and what Shapley values can be computed of: they take memory and time by the square of it."""

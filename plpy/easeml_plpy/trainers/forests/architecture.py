@@ -72,7 +72,6 @@ EXTRA_TREES = Architecture(
     build=lambda task, config: _parameters(config, is_random=True),
     size=forest_size,
     view="tree",
-    takes_all_partitions=True,
 )
 
 RANDOM_FOREST = Architecture(
@@ -83,5 +82,4 @@ RANDOM_FOREST = Architecture(
     build=lambda task, config: _parameters(config, is_random=False),
     size=forest_size,
     view="tree",
-    takes_all_partitions=True,
 )

@@ -38,7 +38,7 @@ _SIGNATURES = {
 }
 
 
-class LightGBMFailure(Exception):
+class LightGBMFailure(RuntimeError):
     """An error that the library reports."""
 
 
@@ -71,7 +71,7 @@ def _raise() -> NoReturn:
 
 
 class GrownTrees:
-    """The trees of a booster's text, which has been checked (lightgbm_boosters.check_text). Raises LightGBMFailure."""
+    """The trees of a booster's text, which has been checked (boosters.check_text). Raises LightGBMFailure."""
 
     def __init__(self, text: str) -> None:
         self.text = text
