@@ -162,9 +162,9 @@ COMMENT ON COLUMN easeml.dataset_info.is_newest IS 'Whether new runs use this ve
 COMMENT ON COLUMN easeml.dataset_info.n_runs IS 'Number of runs on this version.';
 
 COMMENT ON COLUMN easeml.architectures.architecture IS 'Name that easeml.select_models takes.';
-COMMENT ON COLUMN easeml.architectures.trainer IS 'torch (gradient descent, also on several slots at once), '
-    'adversarial (two networks against each other), partial_fit (scikit-learn, batch by batch), boosting (trees one '
-    'after another) or forest (scikit-learn, all rows at once).';
+COMMENT ON COLUMN easeml.architectures.trainer IS 'What trains it: torch (gradient descent, also on several slots at '
+    'once), adversarial (two networks against each other), partial_fit (scikit-learn, batch by batch), boosting '
+    '(LightGBM, all rows at once), forest (scikit-learn, all rows at once), or that of a further library.';
 COMMENT ON COLUMN easeml.architectures.tasks IS 'Tasks that it can learn.';
 COMMENT ON COLUMN easeml.architectures.input_ranks IS 'Ranks of the input shapes that it accepts; empty: any.';
 COMMENT ON COLUMN easeml.architectures.summary IS 'What it is, in a sentence.';

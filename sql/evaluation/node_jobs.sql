@@ -185,7 +185,8 @@ BEGIN
                         ELSE p.n_validation_rows END) AS n
                 FROM easeml.partitions p JOIN easeml.segments g ON g.segment_id = p.home_segment_id
                 WHERE p.dataset_id = d.dataset_id GROUP BY g.segment_name) h),
-            'is_whole', d.n_partitions > 1 AND easeml.does_whole_rounds(t.architecture),
+            'is_whole', d.n_partitions > 1 AND EXISTS (SELECT FROM easeml.architecture_facts() f
+                WHERE f.architecture = t.architecture AND f.does_whole_rounds),
             'registered', easeml.registered_for(t.trial_id), 'composition',
             CASE WHEN asked.kind = 'replay' AND t.architecture = 'ensemble' THEN easeml.composition(t.trial_id) END,
             'places', asked.places, 'homes', homes,

@@ -63,15 +63,14 @@ BEGIN
                         AND t.architecture <> 'ensemble')) ORDER BY a.arm_id), '[]')
                 FROM easeml.arms a WHERE a.run_id = run.run_id
                     AND (a.closed_at IS NULL OR run.search IS NULL OR is_played)),
-            'knowledge', easeml.known_times(data, run.procedure) || jsonb_build_object(
-                -- A plan may give each trial several slots.
-                'joint', (SELECT coalesce(jsonb_agg(l.architecture), '[]') FROM easeml.list_architectures() l
-                    WHERE run.price_list IS NOT NULL AND l.trainer = 'torch'
-                        AND l.architecture = ANY (run.architectures)),
-                'trainers', (SELECT jsonb_object_agg(l.architecture, l.trainer) FROM easeml.list_architectures() l
-                    WHERE l.architecture = ANY (run.architectures)),
-                'whole', (SELECT coalesce(jsonb_agg(n), '[]') FROM unnest(run.architectures) n
-                    WHERE easeml.does_whole_rounds(n)))));
+            'knowledge', easeml.known_times(data, run.procedure) || (SELECT jsonb_build_object(
+                    'trainers', jsonb_object_agg(f.architecture, f.trainer),
+                    -- A plan may give each trial several slots.
+                    'joint', coalesce(jsonb_agg(f.architecture) FILTER (WHERE f.is_joint
+                        AND run.price_list IS NOT NULL), '[]'),
+                    'whole', coalesce(jsonb_agg(f.architecture) FILTER (WHERE f.does_whole_rounds), '[]'),
+                    'growing', coalesce(jsonb_agg(f.architecture) FILTER (WHERE f.has_growing_epochs), '[]'))
+                FROM easeml.architecture_facts() f WHERE f.architecture = ANY (run.architectures))));
 END
 $$;
 COMMENT ON FUNCTION easeml.run_standing(easeml.runs) IS 'Returns the progress of a run, and how long its trials are '

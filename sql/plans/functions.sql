@@ -232,11 +232,12 @@ BEGIN
         run.n_configs, run.max_epochs, run.seed, easeml.complete_options(run.procedure, run.procedure_options),
         jsonb_build_object('types', types, 'price_list', list.price_list, 'is_local', list.is_local, 'dataset',
             data.dataset_name, 'goal', goal,
-            'knowledge', known || jsonb_build_object(
-                'whole', (SELECT coalesce(jsonb_agg(a), '[]') FROM unnest(chosen) a WHERE easeml.does_whole_rounds(a)),
-                'trainers', (SELECT jsonb_object_agg(a.architecture, a.trainer) FROM easeml.list_architectures() a),
-                'joint', (SELECT coalesce(jsonb_agg(a.architecture), '[]') FROM easeml.list_architectures() a
-                    WHERE a.trainer = 'torch'))));
+            'knowledge', known || (SELECT jsonb_build_object(
+                    'trainers', jsonb_object_agg(f.architecture, f.trainer),
+                    'whole', coalesce(jsonb_agg(f.architecture) FILTER (WHERE f.does_whole_rounds), '[]'),
+                    'joint', coalesce(jsonb_agg(f.architecture) FILTER (WHERE f.is_joint), '[]'),
+                    'growing', coalesce(jsonb_agg(f.architecture) FILTER (WHERE f.has_growing_epochs), '[]'))
+                FROM easeml.architecture_facts() f WHERE f.architecture = ANY (chosen))));
     PERFORM easeml.raise_failure(plan.failure);
     RETURN plan.plans;
 END
@@ -357,9 +358,9 @@ CREATE FUNCTION easeml.profile_dataset(
 DECLARE
     data easeml.datasets := easeml.find_dataset(dataset);
     chosen text[] := easeml.choose_architectures(data, architectures);
-    -- Two epochs do not show by how much the later ones of a booster take longer.
-    n_epochs integer := coalesce(max_epochs, (SELECT CASE WHEN bool_or(l.trainer = 'boosting') THEN 6 ELSE 2 END
-            FROM easeml.list_architectures() l WHERE l.architecture = ANY (chosen)));
+    -- Two epochs do not show by how much later ones take longer.
+    n_epochs integer := coalesce(max_epochs, (SELECT CASE WHEN bool_or(f.has_growing_epochs) THEN 6 ELSE 2 END
+            FROM easeml.architecture_facts() f WHERE f.architecture = ANY (chosen)));
 BEGIN
     IF n_configs IS NULL OR n_configs NOT BETWEEN 1 AND 100 THEN
         PERFORM easeml.fail('ML001', format('n_configs: expected 1 to 100, got %s', coalesce(n_configs::text, 'NULL')),

@@ -16,23 +16,21 @@ $$;
 COMMENT ON FUNCTION easeml.list_architectures() IS
     'Lists the architectures that the installed package can train (internal: read easeml.architectures).';
 
--- Every run is asked for it, so it is said here, too: the installed package is not loaded for it.
-CREATE FUNCTION easeml.does_whole_rounds(architecture text) RETURNS boolean
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT architecture = ANY ('{lightgbm,extra_trees,random_forest,ensemble}')
+CREATE FUNCTION easeml.architecture_facts(
+    OUT architecture text,
+    OUT trainer text,
+    OUT does_whole_rounds boolean,
+    OUT is_joint boolean,
+    OUT has_growing_epochs boolean,
+    OUT varying text[]
+) RETURNS SETOF record LANGUAGE plpython3u STABLE ROWS 40 SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.catalogue.catalog import architecture_facts
+return architecture_facts(plpy, GD)
 $$;
-COMMENT ON FUNCTION easeml.does_whole_rounds(text) IS 'Returns whether trials of an architecture train on all '
-    'partitions at once, so that each of their rounds is one unit on one slot (internal).';
-
-CREATE FUNCTION easeml.batch_key(architecture text, config jsonb) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT architecture || ' '
-        || md5((config - '{learning_rate,weight_decay,momentum,schedule,dropout,averaging}'::text[])::text)
-    WHERE architecture = ANY ('{linear,mlp,lenet,resnet,tabm}')
-$$;
-COMMENT ON FUNCTION easeml.batch_key(text, jsonb) IS
-    'Returns a hash of everything that shapes a trial''s computation: trials with equal hashes may train as one. NULL '
-    'for an architecture that never does (internal).';
+COMMENT ON FUNCTION easeml.architecture_facts() IS
+    'Returns what trainers say of the trials of each architecture: whether a round over all partitions is one unit, '
+    'whether several slots can train one trial, whether each epoch takes longer than the one before it, and in which '
+    'hyperparameters trials may differ that train as one computation; NULL where they never do (internal).';
 
 CREATE FUNCTION easeml.list_metrics(
     OUT metric text,

@@ -154,15 +154,17 @@ DECLARE
     n_recursive integer := jsonb_array_length(data.encoder #> '{inputs,0,recursive}');
     n_links integer := CASE n_recursive WHEN 1 THEN 0 ELSE n_recursive END;
     apart text := easeml.apart_reason(data);
+    whole text[] := CASE WHEN apart IS NOT NULL THEN ARRAY(SELECT f.architecture FROM easeml.architecture_facts() f
+        WHERE f.does_whole_rounds) END;
     left_out text;
 BEGIN
     IF target ? 'shape' THEN
         output_shape := (SELECT array_agg(s::integer) FROM jsonb_array_elements_text(target -> 'shape') s);
     END IF;
     IF architectures IS NULL THEN
-        SELECT array_agg(f.architecture) FILTER (WHERE apart IS NULL OR NOT easeml.does_whole_rounds(f.architecture)),
-            string_agg(f.architecture, ', ') FILTER (WHERE apart IS NOT NULL
-                AND easeml.does_whole_rounds(f.architecture)) INTO chosen, left_out
+        SELECT array_agg(f.architecture) FILTER (WHERE apart IS NULL OR NOT f.architecture = ANY (whole)),
+            string_agg(f.architecture, ', ') FILTER (WHERE apart IS NOT NULL AND f.architecture = ANY (whole))
+            INTO chosen, left_out
         FROM easeml.fitting_architectures(data.task, data.input_shape, data.n_outputs, data.encoder
             @> '{"inputs": [{"kind": "text"}]}', output_shape, n_links) f WHERE f.misfit IS NULL AND f.is_default;
         IF left_out IS NOT NULL THEN
@@ -196,7 +198,7 @@ BEGIN
     IF apart IS NULL THEN
         RETURN chosen;
     END IF;
-    SELECT a AS architecture INTO unfit FROM unnest(chosen) a WHERE easeml.does_whole_rounds(a) LIMIT 1;
+    SELECT a AS architecture INTO unfit FROM unnest(chosen) a WHERE a = ANY (whole) LIMIT 1;
     IF FOUND THEN
         PERFORM easeml.fail('ML001', format('architectures: %s takes all partitions at once, and %s',
                 unfit.architecture, apart), hint => easeml.apart_hint(data));

@@ -161,7 +161,7 @@ BEGIN
                 gathering_segments,apart_reason,apart_hint,plan_search_on,known_times,timed_trials,plan_goal,
                 fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,rest,quality,
                 tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
-            ('easeml_tenant', '{forecast,forecasts_with,run_standing,make_forecast,does_whole_rounds}'),
+            ('easeml_tenant', '{forecast,forecasts_with,run_standing,make_forecast,architecture_facts}'),
             -- What the views call.
             ('easeml_tenant', '{
                 instance_cost,planned_cost,has_live_coordinator,current_tenant,current_tenancy,list_architectures,
@@ -174,8 +174,8 @@ BEGIN
             ('easeml_coordinator', '{analyse_grown,due_tasks,advance_task}'),
             ('easeml_coordinator', '{
                 finish_restore,leave_numbers_behind,missing_rows,broken_references,warm_up,train_unit,
-                evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,batch_key,train_gang,
-                evaluate_gang,pilot_unit,does_whole_rounds,share_of_time,trial_place,slot_place,open_unit,fence,
+                evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,train_gang,
+                evaluate_gang,pilot_unit,architecture_facts,share_of_time,trial_place,slot_place,open_unit,fence,
                 holds_lease,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,
                 record_metrics,note_takeover,note_serving,record_pilot,begin_ending,add_ensemble,
                 drop_vain_ensemble,lock_trials,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,

@@ -17,6 +17,7 @@ names what was not measured.
     speedups   [{"architecture", "device_kind", "is_same", "speedups", "restore_seconds"}]
     whole      architectures whose trials take all partitions in one unit
     joint      architectures that can train on several slots at once
+    growing    architectures whose epochs take longer the more there were
     starts     {device_kind: {"session" or a trainer's name: seconds}}: to open the session of a slot, and to import
                in it what trials of that trainer need
     trainers   {architecture: its trainer}
@@ -45,9 +46,9 @@ MODEL_ERROR = 0.035  # of the simulator itself, beside the real scheduler: so 90
 UNTIMED = 1.0  # uncertainty of an architecture that was never timed, beside those that were
 BETWEEN_RUNS = 0.08  # of what other runs took, or as seen: the machine does this and that beside them
 BATCHED = 0.3  # further uncertainty of what was timed in batches only
-GROWING, MOST_GROWTH = "boosting", 1.0  # the trainer whose trials grow with each epoch, by what share of the first
+MOST_GROWTH = 1.0  # of an epoch over the one before it, as a share of the first
 LEAST_EPOCHS = 4  # of a trial from which growth is read
-UNSEEN_GROWTH = 0.25  # uncertainty of a booster whose later epochs were never timed
+UNSEEN_GROWTH = 0.25  # uncertainty where epochs grow and later ones were never timed
 ENOUGH = 3  # trials of a run from which the run itself is known best
 ELSEWHERE = 0.3  # further uncertainty of what was measured on another dataset
 Row = Mapping[str, Any]
@@ -74,6 +75,7 @@ class Knowledge:
         self._trials: Sequence[Row] = known["trials"] or ()
         self._speedups: Sequence[Row] = known["speedups"] or ()
         self._whole, self._joint = set(known["whole"]), set(known["joint"])
+        self._growing = set(known.get("growing") or ())
         are_open = is_on_own_slots and not known.get("adds_slots")
         self._starts: Mapping[str, Mapping[str, float]] = {} if are_open else known.get("starts") or {}
         self._trainers: Mapping[str, str] = known.get("trainers") or {}
@@ -172,7 +174,7 @@ class Knowledge:
         nearest = [row for row in near if not row.get("is_batched")] or near
         own = [row for row in nearest if self._run_id is not None and row.get("run_id") == self._run_id]
         nearest = own if len(own) >= ENOUGH else nearest
-        is_growing = self._trainers.get(name) == GROWING
+        is_growing = name in self._growing
         growth = _growth_of(nearest) if is_growing else 0.0
         is_unseen = is_growing and all(row["n_epochs"] < LEAST_EPOCHS for row in nearest)
         if is_unseen:
@@ -250,7 +252,7 @@ def _growth_of(rows: Sequence[Row]) -> float:
 
 def _test_of(rows: Sequence[Row], growth: float, *, is_growing: bool) -> tuple[float, float]:
     """Return the duration of a test after one epoch as a share of the first epoch, and by how much of that each further
-    epoch makes it longer: a test of a booster sums all its trees, a validation only those since the one before.
+    epoch makes it longer: a test sums all trees, a validation only those since the one before.
     """
     tested = [row for row in rows if row.get("tested_seconds")] if is_growing else []
     if not tested:

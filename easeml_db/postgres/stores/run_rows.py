@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from easeml_db.decisions.hopper.allocation.registry import allocation_of_ending, uses_batches
+from easeml_db.decisions.hopper.allocation.registry import allocation_of_ending, uses_batches, uses_gangs
 from easeml_db.errors import InvalidData
 from easeml_db.postgres.stores.store_session import StoreSession
 from easeml_db.words.run import Arm, Run, Search
@@ -14,6 +15,26 @@ from easeml_db.words.trial import Trial
 
 Row = dict[str, Any]
 NONE_MET: frozenset[int] = frozenset()  # one shared object, so that the garbage collector has fewer to scan
+
+
+@dataclass(frozen=True)
+class ArchitectureFacts:
+    """What trainers say: architectures whose trials several slots can train, those whose rounds are one unit, and the
+    hyperparameters in which trials may differ that train as one computation.
+    """
+
+    joint: frozenset[str]
+    whole: frozenset[str]
+    varying: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> ArchitectureFacts:
+        """Return what rows of architecture_facts say."""
+        return cls(
+            joint=frozenset(row["architecture"] for row in rows if row["is_joint"]),
+            whole=frozenset(row["architecture"] for row in rows if row["does_whole_rounds"]),
+            varying={row["architecture"]: row["varying"] for row in rows if row["varying"] is not None},
+        )
 
 
 @dataclass
@@ -26,34 +47,41 @@ class RunRows:
 
 
 async def read_runs(
-    session: StoreSession, run_ids: Sequence[int], *, had_units: Sequence[int] | None = None
+    session: StoreSession,
+    run_ids: Sequence[int],
+    varying: Mapping[str, Sequence[str]],
+    *,
+    had_units: Sequence[int] | None = None,
 ) -> dict[int, RunRows]:
-    """Read any number of runs with their trials and arms, in three statements. had_units: read only these trials, and
-    those that have a unit to run (None: all).
+    """Read any number of runs with their trials and arms, in three statements. varying: see ArchitectureFacts.
+    had_units: read only these trials, and those that have a unit to run (None: all).
     """
+    settings = json.dumps(varying)
     found = {run_id: RunRows() for run_id in run_ids}
     for row in await session.rows("read_runs", run_ids=list(run_ids)):
         found[row["run_id"]].run = row
     are_open = [run_id for run_id, rows in found.items() if rows.run is not None and not rows.run["is_too_large"]]
     keyed = [run_id for run_id in are_open if uses_batches((found[run_id].run or {})["allocation"])]
     if are_open:
-        for row in await session.rows("read_trials", run_ids=are_open, keyed=keyed, had_units=had_units):
+        for row in await session.rows(
+            "read_trials", run_ids=are_open, keyed=keyed, varying=settings, had_units=had_units
+        ):
             found[row["run_id"]].trials.append(row)
         for row in await session.rows("read_arms", run_ids=are_open):
             found[row.pop("run_id")].arms.append(row)
     return found
 
 
-def run_of(rows: RunRows, joint_architectures: Collection[str]) -> Run:
+def run_of(rows: RunRows, facts: ArchitectureFacts) -> Run:
     """Return the run that rows describe. Raises InvalidData where it is too large."""
     row = dict(rows.run or {})
     if row.pop("is_too_large"):
         raise InvalidData(f"run {row['run_id']}: its search is longer than a million characters")
     n_partitions, holders, search = (row.pop(name) for name in ("n_partitions", "holders", "search"))
-    whole, is_ending = frozenset(row.pop("whole_architectures")), row.pop("is_ending")
+    is_ending = row.pop("is_ending")
     gathering = frozenset(row.pop("gathering_segments"))
     # A trial on a dataset with folds is a committee, which has no gradients to average.
-    row.pop("has_folds")
+    is_joint = not row.pop("has_folds") and uses_gangs(row["allocation"])
     trials = [dict(each) for each in rows.trials]
     architectures = {each["trial_id"]: each.pop("architecture") for each in trials}
     batch_keys = {each["trial_id"]: each.pop("batch_key") for each in trials}
@@ -64,8 +92,8 @@ def run_of(rows: RunRows, joint_architectures: Collection[str]) -> Run:
         trials=tuple(_trial(n_partitions, each) for each in trials),
         holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
         search=None if search is None else Search(**search),
-        joint_architectures=frozenset(joint_architectures),
-        whole_architectures=whole,
+        joint_architectures=facts.joint if is_joint else frozenset(),
+        whole_architectures=facts.whole,
         gathering_segments=gathering,
         batch_keys={trial_id: key for trial_id, key in batch_keys.items() if key is not None},
     )  # fmt: skip

@@ -6,12 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from easeml_db.decisions.hopper.allocation.registry import uses_gangs
 from easeml_db.errors import EasemlError
-from easeml_db.postgres.connection import connect
-from easeml_db.postgres.queries import queries
 from easeml_db.postgres.stores.off_thread import made_of
-from easeml_db.postgres.stores.run_rows import RunRows, read_runs, run_of
+from easeml_db.postgres.stores.run_rows import ArchitectureFacts, RunRows, read_runs, run_of
 from easeml_db.postgres.stores.store_session import StoreSession
 from easeml_db.words.run import Run
 from easeml_db.words.trial import RUNNABLE
@@ -24,7 +21,7 @@ class PostgresRuns:
 
     def __init__(self, session: StoreSession) -> None:
         self._session = session
-        self._joint_architectures: frozenset[str] | None = None
+        self._facts: ArchitectureFacts | None = None
         self._ahead: dict[int, RunRows] = {}
 
     async def open_runs(self) -> list[int]:
@@ -37,38 +34,45 @@ class PostgresRuns:
         """
         self._ahead.clear()
         with contextlib.suppress(EasemlError):  # which the read of that run raises again
-            self._ahead.update(await read_runs(self._session, run_ids))
+            self._ahead.update(await self._rows(run_ids))
 
     async def read(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone."""
         found = self._ahead.pop(run_id, None)
-        rows = found if found is not None else (await read_runs(self._session, [run_id]))[run_id]
+        rows = found if found is not None else (await self._rows([run_id]))[run_id]
         return await self._run_of(rows)
 
     async def read_again(self, known: Run) -> Run | None:
         """Return an open run, of which trials that have no unit to run, and had none, are as they were known."""
         had_units = [trial.trial_id for trial in known.trials if trial.status in RUNNABLE]
-        rows = (await read_runs(self._session, [known.run_id], had_units=had_units))[known.run_id]
+        rows = (await self._rows([known.run_id], had_units))[known.run_id]
         if rows.run is not None and (rows.run["n_resumes"] != known.n_resumes or rows.run["is_ending"]):
             return await self.read(known.run_id)
         renewed = await self._run_of(rows)
         return None if renewed is None else await asyncio.to_thread(renewed.beside, known)
 
+    async def _rows(self, run_ids: Sequence[int], had_units: Sequence[int] | None = None) -> dict[int, RunRows]:
+        facts = await self._read_facts()
+        return await read_runs(self._session, run_ids, facts.varying, had_units=had_units)
+
     async def _run_of(self, rows: RunRows) -> Run | None:
         if rows.run is None:
             return None
-        has_gangs = uses_gangs(rows.run["allocation"]) and not rows.run["has_folds"]
-        joint = await self._read_joint() if has_gangs else frozenset()
-        return await made_of(len(rows.trials), lambda: run_of(rows, joint))
+        facts = await self._read_facts()
+        return await made_of(len(rows.trials), lambda: run_of(rows, facts))
 
-    async def _read_joint(self) -> frozenset[str]:
-        """Return the architectures that can train on several slots at once; asked once, in a session of its own."""
-        if self._joint_architectures is None:
-            session = await connect(self._session.dsn, "easeml coordinator (architectures)")
-            async with session:  # its process loads torch, and ends here
-                rows = await (await session.execute(queries("coordinator")["joint_architectures"].encode())).fetchall()
-            self._joint_architectures = frozenset(row["architecture"] for row in rows)
-        return self._joint_architectures
+    async def _read_facts(self) -> ArchitectureFacts:
+        """Return what trainers say of architectures; asked once, in a session of its own: its process loads the package
+        that trains, and ends here.
+        """
+        if self._facts is None:
+            session = StoreSession(self._session.dsn, "easeml coordinator (architectures)")
+            await session.open()
+            try:
+                self._facts = ArchitectureFacts.of(await session.rows("architecture_facts"))
+            finally:
+                await session.close()
+        return self._facts
 
     async def start(self, run_id: int) -> None:
         """Mark a queued run as running."""

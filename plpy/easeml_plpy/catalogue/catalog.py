@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 
-from easeml_plpy.architectures import ARCHITECTURES, Architecture, architecture, fits
+from easeml_plpy.architectures import Architecture, fits
 from easeml_plpy.architectures.registered import registered_architectures
 from easeml_plpy.architectures.tables.target_transforms import SEARCHED_TRANSFORM, TARGET_TRANSFORM, is_skewed
 from easeml_plpy.columns.encoder import NumberTarget, Target, target_from_json
 from easeml_plpy.columns.task import Objects, Task, TaskKind
 from easeml_plpy.metrics.metrics import DEFAULT_METRIC, METRICS
 from easeml_plpy.server.session import Session, tenant_entry_point
+from easeml_plpy.trainers import ARCHITECTURES, LiveTrial, Trainer, architecture, trainer_for
 
 # Chosen where nothing is asked for, in the order in which a run without history opens them: boosting is the fastest way
 # to a good model of a table, networks and a linear model see what trees do not, a forest stands noise that misleads
@@ -41,6 +42,21 @@ def list_architectures(session: Session) -> list[tuple[str, str, list[str], list
         )
         for a in _offered(session)
     ]
+
+
+@tenant_entry_point
+def architecture_facts(session: Session) -> list[tuple[str, str, bool, bool, bool, list[str] | None]]:
+    """Return (name, trainer, does whole rounds, is joint, has growing epochs, varying) of every architecture.
+
+    The ensemble is among them: no run asks for one, but units train it.
+    """
+    return [_facts(each, trainer_for(each.trainer)) for each in _all(session)]
+
+
+def _facts(chosen: Architecture, trainer: Trainer[LiveTrial]) -> tuple[str, str, bool, bool, bool, list[str] | None]:
+    varying = list(trainer.varying) if chosen.is_stackable and trainer.varying else None
+    facts = trainer.takes_all_partitions, trainer.is_joint, trainer.has_growing_epochs
+    return (chosen.name, chosen.trainer, *facts, varying)
 
 
 @tenant_entry_point
@@ -88,9 +104,14 @@ def _as_json(chosen: Architecture, is_skewed: bool) -> str:
     )
 
 
+def _all(session: Session) -> list[Architecture]:
+    """Return easeml's own architectures, then those that an administrator registered."""
+    return [*ARCHITECTURES.values(), *registered_architectures(session)]
+
+
 def _offered(session: Session) -> list[Architecture]:
-    """Return the architectures that a run may ask for: easeml's own, then those that an administrator registered."""
-    return _ours() + registered_architectures(session)
+    """Return the architectures that a run may ask for."""
+    return [each for each in _all(session) if not each.is_derived]
 
 
 def _ours() -> list[Architecture]:

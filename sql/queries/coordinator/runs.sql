@@ -12,8 +12,7 @@ SELECT run_id FROM easeml.runs WHERE is_open ORDER BY run_id
 SELECT r.run_id, r.seed, r.status, r.max_seconds,
     extract(epoch FROM r.started_at)::double precision AS started_seconds, d.n_partitions,
     r.scheduler, r.visit_order, r.allocation, r.tenant::text AS tenant, d.task, r.n_resumes,
-    r.is_ending, d.options ? 'n_folds' AS has_folds, ARRAY(SELECT a FROM unnest(r.architectures || 'ensemble'::text) a
-        WHERE easeml.does_whole_rounds(a)) AS whole_architectures,
+    r.is_ending, d.options ? 'n_folds' AS has_folds,
     easeml.gathering_segments(d, true) AS gathering_segments,
     b.is_too_large,
     CASE WHEN r.search IS NOT NULL AND NOT b.is_too_large THEN jsonb_build_object('architectures_json',
@@ -33,10 +32,13 @@ WHERE r.run_id = ANY (%(run_ids)s) AND r.is_open
 
 -- name: read_trials
 -- The trials of runs with their progress, all or only those that have a unit to run or had one; met lists the
--- partitions met in the present round, where the order is free.
+-- partitions met in the present round, where the order is free. Trials with equal batch keys may train as one: they
+-- differ only in hyperparameters that varying lists for their architecture.
 SELECT t.run_id, t.trial_id, t.arm_id, t.trial_number, t.architecture, t.max_epochs, t.n_steps_done, t.status,
     r.visit_order, t.pilot_train_seconds, t.pilot_evaluate_seconds, t.target_epochs, t.bracket,
-    CASE WHEN t.run_id = ANY (%(keyed)s::bigint[]) THEN easeml.batch_key(t.architecture, t.config) END AS batch_key,
+    CASE WHEN t.run_id = ANY (%(keyed)s::bigint[]) AND %(varying)s::jsonb ? t.architecture THEN t.architecture || ' '
+        || md5((t.config - ARRAY(SELECT jsonb_array_elements_text(%(varying)s::jsonb -> t.architecture)))::text)
+    END AS batch_key,
     CASE WHEN r.visit_order = 'free' THEN ARRAY(
         SELECT u.partition_number FROM easeml.training_units u WHERE u.trial_id = t.trial_id AND n.round %% 2 = 0
             AND u.epoch = n.round / 2 + 1
@@ -50,9 +52,9 @@ WHERE t.run_id = ANY (%(run_ids)s)
     AND (%(had_units)s::bigint[] IS NULL OR t.status IN ('waiting', 'running') OR t.trial_id = ANY (%(had_units)s))
 ORDER BY t.run_id, t.trial_number
 
--- name: joint_architectures
--- The architectures that several slots can train together: those with gradients to average.
-SELECT architecture FROM easeml.list_architectures() WHERE trainer = 'torch'
+-- name: architecture_facts
+-- What trainers say of the trials of each architecture.
+SELECT architecture, does_whole_rounds, is_joint, varying FROM easeml.architecture_facts()
 
 -- name: read_arms
 -- The arms that runs began with; one with a trial that waits or runs, again or still, is not closed. Work is rows times

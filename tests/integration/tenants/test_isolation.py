@@ -45,7 +45,7 @@ ABOUT_NO_ROWS = {
     "fitting_architectures", "has_live_coordinator", "instance_cost", "is_bound_by_limits", "is_small_table",
     "list_allocations",
     "list_architectures", "list_metrics", "list_policies", "list_priors", "list_procedures",
-    "list_schedulers", "list_templates", "make_forecast", "does_whole_rounds", "hyperparameter_importances",
+    "list_schedulers", "list_templates", "make_forecast", "architecture_facts", "hyperparameter_importances",
     "template_architectures", "output_type", "is_tree",
     "members_text", "metric_text",
     "near_names", "numbers_of", "plan_goal", "plan_search_on", "preview_search", "qualified_name",

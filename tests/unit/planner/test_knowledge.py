@@ -20,8 +20,9 @@ def known(**more: Any) -> dict[str, Any]:
         for _ in range(3)
     ]  # fmt: skip
     return {
-        "trials": trials, "speedups": None, "whole": [], "joint": [], "n_partitions": 2, "curves": None,
-        "starts": {"cpu": {"session": 2.0, "boosting": 1.5}}, "trainers": {"mlp": "torch", "trees": "boosting"}, **more,
+        "trials": trials, "speedups": None, "whole": [], "joint": [], "growing": ["trees"], "n_partitions": 2,
+        "curves": None, "starts": {"cpu": {"session": 2.0, "boosting": 1.5}},
+        "trainers": {"mlp": "torch", "trees": "boosting"}, **more,
     }  # fmt: skip
 
 
