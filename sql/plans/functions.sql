@@ -380,7 +380,7 @@ $$;
 COMMENT ON FUNCTION easeml.profile_dataset(text, text[], jsonb, integer, integer, double precision, bigint, text) IS
 $$Starts a run that measures how long trials take on a dataset, so that easeml.plan can plan what was never trained
 there. Returns the run's id: wait for it with CALL easeml.wait(run_id).
-It trains n_configs random trials of each architecture for max_epochs (by default 2, with boosters 6, since their epochs
+It trains n_configs random trials of each architecture for max_epochs (by default 2; with boosted trees 6, whose epochs
 grow), and takes at most max_seconds; cost_so_far in easeml.run_status says what it cost. Given the search_space and
 seed of the search to plan, it times the first trials of that search.
 allocation: hopping times trials on one slot each; data_parallel times networks on all slots at once, so that plans know
