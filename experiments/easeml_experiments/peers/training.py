@@ -14,7 +14,8 @@ from easeml_db.words.training_unit import partition_at, unit_seed
 from easeml_experiments.peers.workload import Tensors, Workload
 from easeml_plpy.architectures import complete
 from easeml_plpy.metrics import metrics
-from easeml_plpy.trainers import Blueprint, Training, architecture
+from easeml_plpy.trainers import architecture
+from easeml_plpy.trainers.contract import Blueprint, Training
 from easeml_plpy.trainers.networks.torch_trainer import TorchTrainer, build_module
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 

@@ -13,7 +13,8 @@ from easeml_plpy.columns.encoder import NumberTarget, Target, target_from_json
 from easeml_plpy.columns.task import Objects, Task, TaskKind
 from easeml_plpy.metrics.metrics import DEFAULT_METRIC, METRICS
 from easeml_plpy.server.session import Session, tenant_entry_point
-from easeml_plpy.trainers import ARCHITECTURES, LiveTrial, Trainer, architecture, trainer_for
+from easeml_plpy.trainers import ARCHITECTURES, architecture, trainer_for
+from easeml_plpy.trainers.contract import LiveTrial, Trainer
 
 # Chosen where nothing is asked for, in the order in which a run without history opens them: boosting is the fastest way
 # to a good model of a table, networks and a linear model see what trees do not, a forest stands noise that misleads

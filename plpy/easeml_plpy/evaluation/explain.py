@@ -27,7 +27,7 @@ from easeml_plpy.prediction.serving import Served
 from easeml_plpy.server.errors import InvalidArgument, NotFound, NotReady, close_matches_hint
 from easeml_plpy.server.session import Statement, only_column
 from easeml_plpy.server.value_types import JSON, Array
-from easeml_plpy.trainers import AdditiveTrial
+from easeml_plpy.trainers.contract import AdditiveTrial
 from easeml_plpy.units.outputs import measurable_on
 
 N_BACKGROUND_ROWS = 100

@@ -35,7 +35,9 @@ from easeml_plpy.row_forms.datasets import Dataset
 from easeml_plpy.server.errors import CorruptCheckpoint, EasemlError, InvalidData
 from easeml_plpy.server.value_types import Array
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers import Blueprint, answering_trial, architecture, trainer_for
+from easeml_plpy.trainers import answering_trial, architecture, trainer_for
+from easeml_plpy.trainers.committee import member_states
+from easeml_plpy.trainers.contract import Blueprint
 from easeml_plpy.trainers.ensemble import names_of
 
 MOST_NUMBERS = 1 << 22
@@ -191,7 +193,7 @@ def _check_state(chosen: Architecture, config: Mapping[str, Any], data: Dataset,
             _check_state(own, member["config"], data, payload)
         return
     blueprint = Blueprint(chosen, complete(chosen, config), task)
-    for payload in _payloads(state) if task.n_folds else [state]:
+    for payload in member_states(chosen, task, state) if task.n_folds else [state]:
         trainer_for(chosen.trainer).check_foreign(blueprint, payload)
 
 
@@ -208,13 +210,7 @@ def _members(state: bytes) -> Iterator[tuple[Mapping[str, Any], bytes]]:
     loaded = checkpoint.load(state)
     for told, names in zip(told_members := loaded.read("members", list), names_of(told_members), strict=True):
         for name in names:
-            yield told, loaded.tensors[name].numpy().tobytes()
-
-
-def _payloads(state: bytes) -> list[bytes]:
-    """Return the states of the members of a committee."""
-    loaded = checkpoint.load(state)
-    return [loaded.tensors[name].numpy().tobytes() for name in sorted(loaded.tensors)]
+            yield told, loaded.arrays[name].tobytes()
 
 
 def _demand(is_so: bool, otherwise: str) -> None:

@@ -28,7 +28,8 @@ from easeml_plpy.server.memory import slot_share
 from easeml_plpy.server.session import Session, Statement, node_entry_point, only_column
 from easeml_plpy.server.value_types import JSON, Told
 from easeml_plpy.states.states import read_state
-from easeml_plpy.trainers import AnsweringTrial, answering_trial, architecture
+from easeml_plpy.trainers import answering_trial, architecture
+from easeml_plpy.trainers.contract import AnsweringTrial
 
 Restore: TypeAlias = Callable[[str, Mapping[str, JSON], Task, bytes], AnsweringTrial]
 

@@ -30,7 +30,8 @@ from easeml_plpy.server.errors import (
 )
 from easeml_plpy.server.session import Command, Kept, Session, Statement, answering, only_column
 from easeml_plpy.states.states import read_state
-from easeml_plpy.trainers import AnsweringTrial, answering_trial, architecture
+from easeml_plpy.trainers import answering_trial, architecture
+from easeml_plpy.trainers.contract import AnsweringTrial
 
 N_SERVED = 8
 SERVED_BYTES = 1 << 30

@@ -14,46 +14,13 @@ from easeml_plpy.columns.task import Task
 from easeml_plpy.server.devices import share_threads
 from easeml_plpy.server.errors import NotFound, close_matches_hint
 from easeml_plpy.states.checkpoint import Payload
-from easeml_plpy.trainers.committee import FoldedTrial, answering_committee, resume_committee
-from easeml_plpy.trainers.contract import (
-    AdditiveTrial,
-    AnsweringTrial,
-    Blueprint,
-    Library,
-    LiveTrial,
-    RefitTrial,
-    Trainer,
-    Training,
-    WholeTrial,
-)
+from easeml_plpy.trainers.committee import answering_committee, resume_committee
+from easeml_plpy.trainers.contract import AnsweringTrial, Library, LiveTrial, Trainer
 from easeml_plpy.trainers.ensemble import EnsembleTrainer, Member
 from easeml_plpy.trainers.forests import FORESTS
 from easeml_plpy.trainers.lightgbm import LIGHTGBM
 from easeml_plpy.trainers.networks.torch_trainer import AdversarialTrainer, TorchTrainer
 from easeml_plpy.trainers.partial_fit import PartialFitTrainer
-
-__all__ = [
-    "ARCHITECTURES",
-    "TRAINERS",
-    "AdditiveTrial",
-    "AnsweringTrial",
-    "Blueprint",
-    "FoldedTrial",
-    "Library",
-    "LiveTrial",
-    "RefitTrial",
-    "Task",
-    "Trainer",
-    "Training",
-    "WholeTrial",
-    "answering_trial",
-    "architecture",
-    "register",
-    "resume_trial",
-    "resumed_member",
-    "trainer_for",
-    "trainer_of",
-]
 
 TRAINERS: dict[str, Trainer[LiveTrial]] = {}
 ARCHITECTURES: dict[str, Architecture] = {}

@@ -152,7 +152,7 @@ def resume_committee(
     device: str,
 ) -> Committee:
     """Return the committee that was dumped. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch."""
-    states = _member_states(architecture, task, payload)
+    states = member_states(architecture, task, payload)
     members = [trainer.resume(architecture, config, single(task), each, device=device) for each in states]
     return Committee(architecture, task, members)
 
@@ -165,11 +165,11 @@ def answering_committee(
     payload: checkpoint.Payload,
 ) -> AnsweringCommittee:
     """Return a dumped committee for prediction only. Raises the errors of `resume_committee`."""
-    states = _member_states(architecture, task, payload)
+    states = member_states(architecture, task, payload)
     return AnsweringCommittee([trainer.answering(architecture, config, single(task), each) for each in states])
 
 
-def _member_states(architecture: Architecture, task: Task, payload: checkpoint.Payload) -> list[bytes]:
+def member_states(architecture: Architecture, task: Task, payload: checkpoint.Payload) -> list[bytes]:
     """Return the states of the members of a committee's. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch."""
     state = checkpoint.load(payload)
     check_state_header(architecture, task, state)

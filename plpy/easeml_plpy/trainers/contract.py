@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, T
 from easeml_plpy.architectures import Architecture, Config, complete, fits
 from easeml_plpy.architectures.size import FLOAT64_BYTES, Size
 from easeml_plpy.columns.task import Task
+from easeml_plpy.metrics.metrics import Statistics, values
 from easeml_plpy.server.errors import CorruptCheckpoint, InvalidArgument, InvalidData, ShapeMismatch, VersionMismatch
 from easeml_plpy.server.value_types import JSON, Array, Pause
 from easeml_plpy.states.checkpoint import Checkpoint, Payload, load
@@ -270,6 +271,12 @@ def visit_order(n_rows: int, seed: int) -> torch.Tensor:
     import torch
 
     return torch.randperm(n_rows, generator=torch.Generator().manual_seed(seed))
+
+
+def measured_loss(task: Task, statistics: Statistics) -> float:
+    """Return the loss per row of trainers that minimise none: the mean log loss, or the mean squared error."""
+    measured = values(task, statistics)
+    return measured["log_loss"] if task.kind == "classification" else measured["rmse"] ** 2
 
 
 def state_header(architecture: Architecture, task: Task) -> dict[str, JSON]:

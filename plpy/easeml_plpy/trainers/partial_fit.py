@@ -32,6 +32,7 @@ from easeml_plpy.trainers.contract import (
     Training,
     check_inputs,
     check_rows,
+    measured_loss,
     state_header,
     visit_order,
 )
@@ -168,8 +169,7 @@ class PartialFitTrial:
         for batch, wanted in batches:
             parts.append(metrics.measure(self._task, self._answer(batch), wanted.numpy()))
             pause()
-        measured = metrics.values(self._task, metrics.combine(parts))
-        loss_mean = measured["log_loss"] if self._task.kind == "classification" else measured["rmse"] ** 2
+        loss_mean = measured_loss(self._task, metrics.combine(parts))
         if not math.isfinite(loss_mean):
             raise self._diverged()
         return loss_mean

@@ -19,7 +19,7 @@ from easeml_plpy.server.cancellation import SessionPause
 from easeml_plpy.server.errors import RowsHeld
 from easeml_plpy.server.failures import told_by
 from easeml_plpy.server.session import Session, entry_point, pinned
-from easeml_plpy.trainers import LiveTrial
+from easeml_plpy.trainers.contract import LiveTrial
 from easeml_plpy.units.batch_training import Learner, Learnt, train_members
 from easeml_plpy.units.folds import answers_for
 from easeml_plpy.units.live_trials import keep_live, live_trial

@@ -14,7 +14,7 @@ from easeml_plpy.server.cancellation import SessionPause
 from easeml_plpy.server.devices import device_bytes
 from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.server.session import Kept, Session
-from easeml_plpy.trainers import LiveTrial
+from easeml_plpy.trainers.contract import LiveTrial
 from easeml_plpy.trainers.networks.stack import Pass, n_common_steps, stack_key, train_stacked
 from easeml_plpy.trainers.networks.stack_gain import StackGains
 from easeml_plpy.trainers.networks.stacked_layers import NotStackable
@@ -63,9 +63,8 @@ def _of_one_shape(learners: Sequence[Learner]) -> Iterator[list[Learner]]:
     """Yield the learners that could train as one computation; each alone that could not."""
     groups: dict[Hashable, list[Learner]] = {}
     for learner in learners:
-        is_network = isinstance(learner.live, TorchTrial)
-        key = stack_key(learner.live) if isinstance(learner.live, TorchTrial) else None
-        groups.setdefault(key if is_network else learner.order.trial_id, []).append(learner)
+        key = stack_key(learner.live) if isinstance(learner.live, TorchTrial) else learner.order.trial_id
+        groups.setdefault(key, []).append(learner)
     yield from groups.values()
 
 

@@ -22,8 +22,8 @@ from easeml_plpy.server.errors import NotReady
 from easeml_plpy.server.session import Session
 from easeml_plpy.server.value_types import Array
 from easeml_plpy.states.states import read_state
-from easeml_plpy.trainers import LiveTrial, architecture, resume_trial, resumed_member
-from easeml_plpy.trainers.contract import Blueprint
+from easeml_plpy.trainers import architecture, resume_trial, resumed_member
+from easeml_plpy.trainers.contract import Blueprint, LiveTrial
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
 from easeml_plpy.units.composition import Candidate, Composition
 from easeml_plpy.units.folds import answers_for

@@ -18,7 +18,8 @@ from easeml_plpy.row_forms import datasets
 from easeml_plpy.row_forms.datasets import PartitionRows, partition_rows
 from easeml_plpy.server.errors import NotAllowed
 from easeml_plpy.server.session import Command, Session, entry_point, pinned
-from easeml_plpy.trainers import LiveTrial, Training, trainer_of
+from easeml_plpy.trainers import trainer_of
+from easeml_plpy.trainers.contract import LiveTrial, Training
 from easeml_plpy.trainers.networks.joint_training import averaging, train_jointly
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from easeml_plpy.units.gang_group import peers_lost

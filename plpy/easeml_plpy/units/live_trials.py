@@ -15,8 +15,9 @@ from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.server.session import Kept, Session
 from easeml_plpy.server.value_types import JSON
 from easeml_plpy.states.states import read_state
-from easeml_plpy.trainers import LiveTrial, architecture, resume_trial, trainer_for
+from easeml_plpy.trainers import architecture, resume_trial, trainer_for
 from easeml_plpy.trainers.committee import begin_committee
+from easeml_plpy.trainers.contract import LiveTrial
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from easeml_plpy.units.composition import Composition, composition_of
 from easeml_plpy.units.ensembles import composed_trial

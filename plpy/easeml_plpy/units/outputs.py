@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from easeml_plpy.server.value_types import Array, Pause
-from easeml_plpy.trainers import AnsweringTrial, LiveTrial, RefitTrial, WholeTrial
+from easeml_plpy.trainers.contract import AnsweringTrial, LiveTrial, RefitTrial, WholeTrial
 
 ROWS_AT_ONCE = 4096
 A = TypeVar("A", bound=AnsweringTrial)

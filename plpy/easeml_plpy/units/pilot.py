@@ -16,7 +16,8 @@ from easeml_plpy.row_forms.datasets import PartitionRows, partition_rows
 from easeml_plpy.server.cancellation import SessionPause
 from easeml_plpy.server.session import Command, Session, Statement, entry_point, pinned
 from easeml_plpy.server.value_types import Pause
-from easeml_plpy.trainers import LiveTrial, trainer_of
+from easeml_plpy.trainers import trainer_of
+from easeml_plpy.trainers.contract import LiveTrial
 from easeml_plpy.units.iterations import MemoryMeter, repeat_iterations
 from easeml_plpy.units.live_trials import live_trial
 from easeml_plpy.units.units import Unit, UnitContext, open_unit, trial_to_blame

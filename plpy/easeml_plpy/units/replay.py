@@ -34,7 +34,8 @@ from easeml_plpy.server.session import (
 from easeml_plpy.states.checkpoint import digest
 from easeml_plpy.states.state_difference import differing_tensors
 from easeml_plpy.states.states import read_state
-from easeml_plpy.trainers import LiveTrial, trainer_of
+from easeml_plpy.trainers import trainer_of
+from easeml_plpy.trainers.contract import LiveTrial
 from easeml_plpy.trainers.networks.stack import Pass, repeat_stacked
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from easeml_plpy.units.folds import train_on

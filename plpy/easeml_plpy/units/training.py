@@ -19,7 +19,8 @@ from easeml_plpy.row_forms.datasets import PartitionRows, partition_rows
 from easeml_plpy.server.cancellation import SessionPause
 from easeml_plpy.server.errors import NotAllowed
 from easeml_plpy.server.session import Session, entry_point, pinned
-from easeml_plpy.trainers import LiveTrial, Training, trainer_of
+from easeml_plpy.trainers import trainer_of
+from easeml_plpy.trainers.contract import LiveTrial, Training
 from easeml_plpy.units.folds import train_on
 from easeml_plpy.units.live_trials import keep_live, live_trial
 from easeml_plpy.units.recording import RecordedTraining, TrainingFacts, record_training

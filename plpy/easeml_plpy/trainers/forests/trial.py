@@ -11,16 +11,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from easeml_plpy.columns.task import Task
-from easeml_plpy.metrics.metrics import measure, values
+from easeml_plpy.metrics.metrics import measure
 from easeml_plpy.server.errors import NotReady
 from easeml_plpy.server.value_types import Array, Pause, no_pause
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers.contract import Blueprint, Rows, Training, check_inputs, check_rows, state_header
+from easeml_plpy.trainers.contract import (
+    Blueprint,
+    Rows,
+    Training,
+    check_inputs,
+    check_rows,
+    measured_loss,
+    state_header,
+)
 from easeml_plpy.trainers.forests.architecture import ForestParameters
 from easeml_plpy.trainers.forests.rows import RowConstants, constants_from, constants_of
 from easeml_plpy.trainers.forests.tree_arrays import Trees, checked_trees, of_all_classes, trees_of
-from easeml_plpy.trainers.trees.kept_margins import Margins
-from easeml_plpy.trainers.trees.lineage import Lineage
+from easeml_plpy.trainers.trees.lineage import Lineage, Margins
 from easeml_plpy.trainers.trees.margins import row_weights
 
 if TYPE_CHECKING:
@@ -62,7 +69,8 @@ class ForestTrial:
             sums += of_all_classes(grown[-1], answers, self._task.n_outputs)
             pause()
         self._append(trees_of(grown, self._task.n_outputs))
-        return Training(self._loss(sums / len(grown), wanted[: len(sums)]), len(rows), len(grown))
+        loss = measured_loss(self._task, measure(self._task, sums / len(grown), wanted[: len(sums)]))
+        return Training(loss, len(rows), len(grown))
 
     def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial."""
@@ -117,16 +125,13 @@ class ForestTrial:
             random_state=int(rng.integers(2**31)),
         )
         if not parameters.is_random:
+            # As weights, the rows that were drawn need no copy.
             drawn = np.bincount(rng.integers(len(rows), size=n_drawn), minlength=len(rows)).astype(np.float64)
             weights = drawn if weights is None else drawn * weights
         elif n_drawn < len(rows):
             some = np.sort(rng.choice(len(rows), n_drawn, replace=False))
             rows, targets, weights = rows[some], targets[some], None if weights is None else weights[some]
         return one.fit(rows, targets, sample_weight=weights, check_input=False)
-
-    def _loss(self, outputs: Array, targets: Array) -> float:
-        measured = values(self._task, measure(self._task, outputs, targets))
-        return measured["log_loss"] if self._task.kind == "classification" else measured["rmse"] ** 2
 
     def _summed(self, inputs: Rows, kept: Margins | None, pause: Pause) -> Array:
         """Return the sums over all trees, going on from what was kept of earlier epochs."""

@@ -1,6 +1,6 @@
 """A process's cache of rows as LightGBM bins them, once for all trials that bin them alike.
 
-It only saves time, as kept_margins.py does: binning a table takes about as long as the first trees.
+It only saves time, as lineage.py does: binning a table takes about as long as the first trees.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from easeml_plpy.architectures.tables.target_transforms import TargetTransform
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.cache import Bounded
 from easeml_plpy.trainers.lightgbm.architecture import LightGBMParameters
-from easeml_plpy.trainers.trees.kept_margins import KEPT_BYTES
+from easeml_plpy.trainers.trees.lineage import KEPT_BYTES
 
 if TYPE_CHECKING:
     import lightgbm

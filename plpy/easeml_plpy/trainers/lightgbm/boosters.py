@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from easeml_plpy.server import devices
+from easeml_plpy.server.devices import n_threads
 from easeml_plpy.server.errors import CorruptCheckpoint, TrialFailed
 from easeml_plpy.server.value_types import JSON, Array, Pause
 from easeml_plpy.trainers.contract import Rows
@@ -20,21 +20,16 @@ from easeml_plpy.trainers.lightgbm.c_interface import GrownTrees, LightGBMFailur
 if TYPE_CHECKING:
     import lightgbm
 
-ROWS_AT_ONCE = 8192
+ROWS_AT_ONCE = 8192  # between two calls a cancel takes effect
 END_OF_TREES = "end of trees\n"
 FIXED: Mapping[str, JSON] = {
-    "boost_from_average": False,
+    "boost_from_average": False,  # the state says what all rows begin with; each epoch would add a mean of its own
     "deterministic": True,
-    "force_row_wise": True,
-    "metric": "None",
+    "force_row_wise": True,  # LightGBM would time both ways, and sum in another order where the other was faster
+    "metric": "None",  # units measure the trial
     "verbosity": -1,
 }
 SEEDS = ("bagging_seed", "feature_fraction_seed", "extra_seed", "objective_seed")
-
-
-def n_threads() -> int:
-    """Return the threads of the slot, as the session is bound to it."""
-    return devices.n_threads()
 
 
 def grown(data: lightgbm.Dataset, parameters: Mapping[str, JSON], n_rounds: int, seed: int, pause: Pause) -> Any:
@@ -74,7 +69,7 @@ def scores_of(booster: lightgbm.Booster, n_margins: int) -> Array:
 
 
 def text_of(booster: lightgbm.Booster) -> str:
-    """Return the trees as text, without the settings that they were grown with."""
+    """Return the trees as text, without the settings that they were grown with: the config has what matters of them."""
     trees, end, _ = booster.model_to_string().partition(END_OF_TREES)
     return trees + end
 
@@ -117,6 +112,7 @@ def contributions(trees: GrownTrees, inputs: Rows) -> Array:
 def add_trees(trees: GrownTrees, inputs: Rows, margins: Array, pause: Pause) -> None:
     """Add the trees' values for each row, one tree after the other."""
     n_margins = margins.shape[1]
+    # Not the library's own sums: it adds the trees of all rounds first and the margin last, which rounds otherwise.
     values = _leaf_values(trees.text)
     for rows in _chunks(len(inputs)):
         leaves = trees.leaves(matrix(inputs[rows]), n_threads())

@@ -75,6 +75,7 @@ class GrownTrees:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        # First, so that __del__ finds both if the library refuses the text.
         self._handle, self._row_handle = c_void_p(), c_void_p()
         n_trees, n_margins = c_int(), c_int()
         _call("LGBM_BoosterLoadModelFromString", text.encode(), byref(n_trees), byref(self._handle))
@@ -111,7 +112,7 @@ class GrownTrees:
         self, rows: Array, kind: int, n_threads: int, width: int, *, rounds: tuple[int, int] = (0, -1)
     ) -> Array:
         """Ask for rows; `rounds` are the first one and how many, -1 for all."""
-        data = np.ascontiguousarray(rows, np.float64)
+        data = np.ascontiguousarray(rows, np.float64)  # the library reads from its address
         found = np.empty((len(data), width))
         how = (1, kind, *rounds, f"num_threads={n_threads} verbosity=-1".encode())  # row by row
         into = byref(self._written), found.ctypes.data_as(_DOUBLES)

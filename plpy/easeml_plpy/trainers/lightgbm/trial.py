@@ -21,8 +21,7 @@ from easeml_plpy.trainers.lightgbm import boosters
 from easeml_plpy.trainers.lightgbm.architecture import LightGBMParameters
 from easeml_plpy.trainers.lightgbm.binned_rows import binned
 from easeml_plpy.trainers.lightgbm.c_interface import GrownTrees
-from easeml_plpy.trainers.trees.kept_margins import Margins
-from easeml_plpy.trainers.trees.lineage import Lineage
+from easeml_plpy.trainers.trees.lineage import Lineage, Margins
 from easeml_plpy.trainers.trees.margins import base_margins, loss_mean, outputs_of, row_weights
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class LightGBMTrial:
         data = binned(self._task, parameters, inputs, targets, self._transform)
         # Trials share these rows, and set_weight(None) would leave the weights of the last one there.
         data.set_field("weight", weights)
-        data.set_init_score(before.ravel(order="F"))
+        data.set_init_score(before.ravel(order="F"))  # LightGBM wants one class after the other
         booster = boosters.grown(data, parameters.trees, parameters.rounds_per_epoch, seed, pause)
         margins = boosters.scores_of(booster, parameters.n_margins)
         if not np.isfinite(margins).all():

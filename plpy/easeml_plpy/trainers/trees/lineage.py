@@ -1,22 +1,43 @@
-"""The epochs of a trial, identified by their content, and the margins kept for them.
+"""The epochs of a trial, identified by their content, and what a process keeps of their margins.
 
 A trial that hops comes back to a session that knew it some epochs ago. The sum of its earlier epochs for a row has not
-changed, whichever session trained them, so only the newer trees are added.
+changed, whichever session trained them, so only the newer trees are added. This only saves time: all that is kept can
+be made again from the rows and the state. Rows are identified by the tensor that holds them, which is kept alive with
+the margins: otherwise its id could become that of other rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from easeml_plpy.server.cache import Bounded
 from easeml_plpy.server.value_types import Array
-from easeml_plpy.trainers.trees.kept_margins import Margins, keep_margins, kept_margins
 
 if TYPE_CHECKING:
     import torch
 
+KEPT_BYTES = 1 << 29
 MARK_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Margins:
+    """The sums of the trees of a trial's first epochs: float64 (n, n_margins)."""
+
+    inputs: torch.Tensor
+    n_epochs: int
+    values: Array
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows and the margins."""
+        return int(self.inputs.nbytes + self.values.nbytes)
+
+
+_MARGINS: Bounded[Margins] = Bounded(KEPT_BYTES, lambda kept: kept.nbytes)
 
 
 class Lineage:
@@ -33,13 +54,13 @@ class Lineage:
         self._marks.append(mark.digest())
 
     def kept(self, what: str, inputs: torch.Tensor) -> Margins | None:
-        """Return what was kept for these rows of the latest epoch of which something was."""
-        for mark in reversed(self._marks):
-            found = kept_margins((what, mark), inputs)
-            if found is not None:
-                return found
-        return None
+        """Return what was kept for these rows of the latest epoch of which something was.
+
+        It is taken out of the cache: nobody asks for it again, because the present epoch keeps its own.
+        """
+        found = (_MARGINS.pop((what, mark, id(inputs))) for mark in reversed(self._marks))
+        return next((each for each in found if each is not None), None)
 
     def keep(self, what: str, inputs: torch.Tensor, values: Array) -> None:
         """Keep what all epochs add up to for these rows."""
-        keep_margins((what, self._marks[-1]), Margins(inputs, len(self._marks), values))
+        _MARGINS.put((what, self._marks[-1], id(inputs)), Margins(inputs, len(self._marks), values))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from easeml_plpy.columns.task import Task
-from easeml_plpy.metrics import metrics
+from easeml_plpy.metrics.metrics import measure
 from easeml_plpy.server.value_types import Array
+from easeml_plpy.trainers.contract import measured_loss
 
 PRIOR_ROWS = 0.5  # added to each class, so that no class is impossible because training lacks it
 
@@ -43,5 +44,4 @@ def outputs_of(task: Task, margins: Array) -> Array:
 
 def loss_mean(task: Task, margins: Array, targets: Array) -> float:
     """Return the mean log loss, or the mean squared error."""
-    measured = metrics.values(task, metrics.measure(task, outputs_of(task, margins), targets))
-    return measured["log_loss"] if task.kind == "classification" else measured["rmse"] ** 2
+    return measured_loss(task, measure(task, outputs_of(task, margins), targets))

@@ -11,8 +11,9 @@ from easeml_plpy.columns.task import Task
 from easeml_plpy.metrics.metrics import mean_over_folds, measure, values
 from easeml_plpy.server.errors import CorruptCheckpoint
 from easeml_plpy.server.value_types import Array
-from easeml_plpy.trainers import Blueprint, architecture, resume_trial, resumed_member, trainer_for
+from easeml_plpy.trainers import architecture, resume_trial, resumed_member, trainer_for
 from easeml_plpy.trainers.committee import Committee, begin_committee, member_seed, single
+from easeml_plpy.trainers.contract import Blueprint
 from easeml_plpy.trainers.ensemble import EnsembleTrial, Member
 
 N_FOLDS = 3
