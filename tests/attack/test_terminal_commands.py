@@ -48,8 +48,8 @@ def evil(module_coordinated: Session) -> Session:
 
 SHOWN = (
     ["task"], ["task", "refine", TASK], ["task", "report", TASK], ["task", "infer", TASK, "--input", "[1, 2]"],
-    ["refreshes"], ["drift", EVIL, "--source", "points"], ["evaluate", EVIL], ["confusion-matrix", EVIL],
-    ["calibration", EVIL], ["explain", EVIL], ["segments"], ["slots"], ["serving"], ["plan", EVIL], ["residuals", EVIL],
+    ["dataset", "refreshes"], ["drift", EVIL, "--source", "points"], ["evaluate", EVIL], ["confusion-matrix", EVIL],
+    ["calibration", EVIL], ["explain", EVIL], ["segment"], ["slot"], ["serving"], ["plan", EVIL], ["residuals", EVIL],
     ["export", EVIL], ["evaluate", EVIL + "?"], ["task", "report", EVIL + "?"], ["drift", EVIL + "?"],
     ["import", "/nonexistent" + EVIL], ["restore", EVIL],
 )  # fmt: skip
