@@ -81,11 +81,11 @@ scheduler: which trial trains next on which slot, one of easeml.schedulers (defa
 visit_order: in which order a trial visits the partitions, cyclic or free (default: cyclic). cyclic is fixed
     beforehand, so failures and timing change no byte of the result; with free the scheduler chooses them, too.
 allocation: how many slots a trial may have: hopping, batched, data_parallel, water_filling, auto or planned (default:
-    hopping; with max_seconds batched). hopping: each trial has one slot at a time. batched: hopping, but trials that differ only in numbers such
-    as the learning rate train on one slot as one computation where that is faster. data_parallel: one trial after
-    another uses all slots. water_filling: slots follow the work that each trial has left. auto: data_parallel when few
-    trials remain for many slots. planned: slots come and go stage by stage, as easeml.plan says. Only hopping gives the
-    same bytes whatever slots there are.
+    hopping; with max_seconds batched). hopping: each trial has one slot at a time. batched: hopping, but trials that
+    differ only in numbers such as the learning rate train on one slot as one computation where that is faster.
+    data_parallel: one trial after another uses all slots. water_filling: slots follow the work that each trial has
+    left. auto: data_parallel when few trials remain for many slots. planned: slots come and go stage by stage, as
+    easeml.plan says. Only hopping gives the same bytes whatever slots there are.
 deadline: the time from now by which the run should end, such as '20 minutes'; the run is then planned. The plan has the
     least cost with which the run ends in time in 95 of 100 cases. A deadline that cannot be kept is refused.
 max_cost: what a planned run may cost at most; a run that would cost more ends with what it has. A limit that cannot be

@@ -19,7 +19,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "procedure_options": {"callback": json_value}, "n_configs": {"type": int}, "max_epochs": {"type": int},
     "max_seconds": {"type": float}, "seed": {"type": int}, "max_cost": {"type": float},
 }  # fmt: skip
-FORMS = {name_list: " Names with commas.", json_value: " Or @FILE."}
+FORMS: dict[Any, str] = {name_list: " Names with commas.", json_value: " Or @FILE."}
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
