@@ -131,5 +131,5 @@ def test_the_policy_is_an_administrators_to_change_and_must_exist(
     with pytest.raises(psycopg.Error, match="there is no prior 'flat'"):
         database.execute("SELECT easeml.set_policy('hybrid', prior => 'flat')")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        tenants["amy"].execute("SELECT easeml.set_policy('fcfs')")
+        tenants["amy"].execute("SELECT easeml.set_policy('greedy')")
     assert database.values("SELECT name FROM easeml.policies WHERE is_in_use ORDER BY kind") == used

@@ -83,7 +83,7 @@ def test_only_administrators_choose(shell: Any, server: Embedded) -> None:
         connection.execute("CREATE ROLE policy_tina LOGIN; GRANT easeml_tenant TO policy_tina")
     dsn = server.dsn(user="policy_tina")
     assert "hybrid" in shell("policy", "--dsn", dsn).stdout
-    refused = shell("policy", "fcfs", "--dsn", dsn)
+    refused = shell("policy", "greedy", "--dsn", dsn)
     assert refused.exit_code == 1
     assert "permission denied" in str(refused.exception)
 
