@@ -13,7 +13,7 @@ from easeml_db.errors import InvalidArgument
 from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 TENANTS = {"amy": "iris", "bea": "wine", "cleo": "breast_cancer"}
 CREATE = "SELECT easeml.create_dataset(%s, source => %s, inputs => %s, target => 'label', n_partitions => 2)"

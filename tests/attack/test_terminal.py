@@ -20,7 +20,7 @@ from easeml_db.errors import NotFound
 from easeml_db.words.visible_text import visible, visible_value
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eknab\u2066\nrun 1 finished\r[link=http://x]here[/link]\ufeff"
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")

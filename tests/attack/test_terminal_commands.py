@@ -15,7 +15,7 @@ from easeml_db.cli.answers import exports
 from easeml_db.cli.answers.exports import file_name
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 EVIL = "\x1b]0;o\x07\x9b1m\u202ek\u2066\nrun 1\r\ufeff"

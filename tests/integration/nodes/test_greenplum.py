@@ -24,7 +24,7 @@ from tests.nodes import NODE_ROLE, service_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
     Coordinator = Callable[..., AbstractContextManager[Any]]
 

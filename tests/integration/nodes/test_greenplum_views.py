@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict
 
 from easeml_db.cli import commands
-from tests.conftest import Session, temporary_database
+from tests.fixtures.databases import temporary_database
+from tests.fixtures.sessions import Session
 from tests.greenplum import DSN, real
 from tests.nodes import service_file
 

@@ -17,7 +17,8 @@ from easeml_db.errors import InvalidArgument, NotAllowed, NotFound, NotReady, Se
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.nodes.nodes import check_facts, look_at, node_error
 from tests.citus import GROUPS, make_lookalike
-from tests.conftest import Session, temporary_database
+from tests.fixtures.databases import temporary_database
+from tests.fixtures.sessions import Session
 from tests.nodes import section, two_nodes
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from easeml_db.cli import commands
 from easeml_db.decisions.planner.declared import UNDECLARED
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 TABLE = """
 CREATE TABLE lena.mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 120) i

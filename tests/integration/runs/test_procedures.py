@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from easeml_db.cli import commands
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 PREPARE = """
 CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 2 AS x, cos(i * i) AS noise, chr(97 + i % 3) AS y

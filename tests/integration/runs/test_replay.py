@@ -15,7 +15,7 @@ from easeml_db.cli import commands
 from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_PARTITIONS, N_EPOCHS = 2, 2
 RUN = """

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from easeml_db.cli import commands
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 DOTS = """
 CREATE TABLE dots AS
