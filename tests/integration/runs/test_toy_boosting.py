@@ -9,7 +9,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psycopg
@@ -21,12 +20,10 @@ from easeml_db.local.server import Embedded
 from easeml_plpy.files.model_file import ModelFile
 from easeml_plpy.states import checkpoint
 from tests import toy_boosting
-from tests.conftest import Session, set_for_speed
 from tests.disks import open_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
+from tests.fixtures.coordinators import coordinator_of
+from tests.fixtures.servers import set_for_speed
+from tests.fixtures.sessions import Session
 
 N_PARTITIONS, N_EPOCHS = 3, 2
 SOURCE = """
@@ -60,7 +57,7 @@ class WithToy(Embedded):
 
 
 @pytest.fixture(scope="module")
-def toy(coordinator: Callable[[Session], AbstractContextManager[Any]]) -> Iterator[Session]:
+def toy() -> Iterator[Session]:
     """A session of a server that has run trials of the toy, for numbers and for classes."""
     server = WithToy(open_folder())
     try:
@@ -68,7 +65,7 @@ def toy(coordinator: Callable[[Session], AbstractContextManager[Any]]) -> Iterat
         set_for_speed(server)
         server.add_toy()
         server.prepare(n_slots=1)
-        with Session.open(server.dsn()) as session, coordinator(session):
+        with Session.open(server.dsn()) as session, coordinator_of(session):
             session.execute(SOURCE)
             for dataset, target in (("numbers", "y"), ("sides", "side")):
                 session.execute(CREATE, [dataset, target, N_PARTITIONS])
@@ -77,6 +74,7 @@ def toy(coordinator: Callable[[Session], AbstractContextManager[Any]]) -> Iterat
             yield session
     finally:
         server.remove()
+        shutil.rmtree(server.folder, ignore_errors=True)
 
 
 def test_it_trains_in_whole_rounds_and_never_in_a_stack(toy: Session) -> None:
