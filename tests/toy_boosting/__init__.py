@@ -16,7 +16,8 @@ from easeml_plpy.architectures.size import Size
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import CorruptCheckpoint
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers.contract import Library, Training, check_inputs, check_rows, state_header
+from easeml_plpy.trainers.contract import Library, Training, state_header
+from easeml_plpy.trainers.training_rows import check_inputs, check_rows
 from easeml_plpy.trainers.trees.margins import base_margins, loss_mean, outputs_of
 from easeml_plpy.trainers.trees.tree_trainer import TreeTrainer
 

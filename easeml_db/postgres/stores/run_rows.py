@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,22 +18,11 @@ NONE_MET: frozenset[int] = frozenset()  # one shared object, so that the garbage
 
 @dataclass(frozen=True)
 class ArchitectureFacts:
-    """What trainers say: architectures whose trials several slots can train, those whose rounds are one unit, and the
-    hyperparameters in which trials may differ that train as one computation.
-    """
+    """What trainers say of architectures, as query architecture_facts describes it; `varying` is a JSON object."""
 
     joint: frozenset[str]
     whole: frozenset[str]
-    varying: Mapping[str, Sequence[str]]
-
-    @classmethod
-    def of(cls, rows: Sequence[Row]) -> ArchitectureFacts:
-        """Return what rows of architecture_facts say."""
-        return cls(
-            joint=frozenset(row["architecture"] for row in rows if row["is_joint"]),
-            whole=frozenset(row["architecture"] for row in rows if row["does_whole_rounds"]),
-            varying={row["architecture"]: row["varying"] for row in rows if row["varying"] is not None},
-        )
+    varying: str
 
 
 @dataclass
@@ -47,16 +35,11 @@ class RunRows:
 
 
 async def read_runs(
-    session: StoreSession,
-    run_ids: Sequence[int],
-    varying: Mapping[str, Sequence[str]],
-    *,
-    had_units: Sequence[int] | None = None,
+    session: StoreSession, run_ids: Sequence[int], varying: str, *, had_units: Sequence[int] | None = None
 ) -> dict[int, RunRows]:
     """Read any number of runs with their trials and arms, in three statements. varying: see ArchitectureFacts.
     had_units: read only these trials, and those that have a unit to run (None: all).
     """
-    settings = json.dumps(varying)
     found = {run_id: RunRows() for run_id in run_ids}
     for row in await session.rows("read_runs", run_ids=list(run_ids)):
         found[row["run_id"]].run = row
@@ -64,7 +47,7 @@ async def read_runs(
     keyed = [run_id for run_id in are_open if uses_batches((found[run_id].run or {})["allocation"])]
     if are_open:
         for row in await session.rows(
-            "read_trials", run_ids=are_open, keyed=keyed, varying=settings, had_units=had_units
+            "read_trials", run_ids=are_open, keyed=keyed, varying=varying, had_units=had_units
         ):
             found[row["run_id"]].trials.append(row)
         for row in await session.rows("read_arms", run_ids=are_open):

@@ -69,7 +69,8 @@ class PostgresRuns:
             session = StoreSession(self._session.dsn, "easeml coordinator (architectures)")
             await session.open()
             try:
-                self._facts = ArchitectureFacts.of(await session.rows("architecture_facts"))
+                row = await session.row("architecture_facts")
+                self._facts = ArchitectureFacts(frozenset(row["joint"]), frozenset(row["whole"]), row["varying"])
             finally:
                 await session.close()
         return self._facts

@@ -21,15 +21,8 @@ from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import CorruptCheckpoint
 from easeml_plpy.server.value_types import Array, Pause
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers.contract import (
-    AnsweringTrial,
-    LiveTrial,
-    Rows,
-    Trainer,
-    Training,
-    check_state_header,
-    state_header,
-)
+from easeml_plpy.trainers.contract import AnsweringTrial, LiveTrial, Trainer, Training, check_state_header, state_header
+from easeml_plpy.trainers.training_rows import Rows
 
 if TYPE_CHECKING:
     import torch

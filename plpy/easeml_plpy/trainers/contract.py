@@ -14,26 +14,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from easeml_plpy.architectures import Architecture, Config, complete, fits
 from easeml_plpy.architectures.size import FLOAT64_BYTES, Size
 from easeml_plpy.columns.task import Task
-from easeml_plpy.metrics.metrics import Statistics, values
-from easeml_plpy.server.errors import CorruptCheckpoint, InvalidArgument, InvalidData, ShapeMismatch, VersionMismatch
+from easeml_plpy.server.errors import CorruptCheckpoint, InvalidArgument, ShapeMismatch, VersionMismatch
 from easeml_plpy.server.value_types import JSON, Array, Pause
 from easeml_plpy.states.checkpoint import Checkpoint, Payload, load
+from easeml_plpy.trainers.training_rows import Rows
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
 STATE_VERSION = 1
 """Version of the layout of a state; raised when an older package could misread it."""
-
-Rows: TypeAlias = "torch.Tensor | Array"
-"""Inputs (n, *input_shape) of a task's type, on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -232,51 +227,6 @@ def check_fit(architecture: Architecture, task: Task) -> None:
     reason = fits(architecture, task)
     if reason is not None:
         raise InvalidArgument(f"architecture does not fit: {reason}")
-
-
-def check_inputs(task: Task, inputs: Rows) -> None:
-    """Raise ShapeMismatch unless inputs are of the task's type, (n, *input_shape)."""
-    found = _type_name(inputs.dtype)
-    if tuple(inputs.shape[1:]) != task.input_shape or found != task.input_type:
-        shape = ", ".join(["n", *(str(size) for size in task.input_shape)])
-        expected = f"{task.input_type} of shape ({shape})"
-        raise ShapeMismatch(f"inputs: expected {expected}, got {found} of shape {tuple(inputs.shape)}")
-
-
-@lru_cache(32)
-def _type_name(dtype: torch.dtype | np.dtype[Any]) -> str:
-    """Return what torch and numpy both call a type; asking costs a row more than its arithmetic."""
-    return str(dtype).removeprefix("torch.")
-
-
-def check_rows(task: Task, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    """Raise ShapeMismatch or InvalidData unless the rows can be trained on."""
-    import torch
-
-    check_inputs(task, inputs)
-    dtype = torch.int64 if task.kind == "classification" else torch.float32
-    expected = (len(inputs), task.n_outputs) if task.output_shape else (len(inputs),)
-    if tuple(targets.shape) != expected or targets.dtype != dtype:
-        raise ShapeMismatch(
-            f"targets: expected {dtype} of shape {expected}, got {targets.dtype} of shape {tuple(targets.shape)}"
-        )
-    if task.kind == "classification" and len(targets):
-        low, high = (int(bound) for bound in torch.aminmax(targets))
-        if low < 0 or high >= task.n_outputs:
-            raise InvalidData(f"targets: expected classes 0 to {task.n_outputs - 1}, got {low} to {high}")
-
-
-def visit_order(n_rows: int, seed: int) -> torch.Tensor:
-    """Return a permutation of the rows, int64 (n_rows,), drawn on the CPU so that devices agree."""
-    import torch
-
-    return torch.randperm(n_rows, generator=torch.Generator().manual_seed(seed))
-
-
-def measured_loss(task: Task, statistics: Statistics) -> float:
-    """Return the loss per row of trainers that minimise none: the mean log loss, or the mean squared error."""
-    measured = values(task, statistics)
-    return measured["log_loss"] if task.kind == "classification" else measured["rmse"] ** 2
 
 
 def state_header(architecture: Architecture, task: Task) -> dict[str, JSON]:

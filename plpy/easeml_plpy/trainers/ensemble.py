@@ -22,16 +22,8 @@ from easeml_plpy.server.errors import CorruptCheckpoint, NotAllowed
 from easeml_plpy.server.value_types import JSON, Array, Pause
 from easeml_plpy.states import checkpoint
 from easeml_plpy.trainers.committee import FoldedTrial
-from easeml_plpy.trainers.contract import (
-    AnsweringTrial,
-    Blueprint,
-    Rows,
-    Trainer,
-    Training,
-    check_inputs,
-    read_trial,
-    state_header,
-)
+from easeml_plpy.trainers.contract import AnsweringTrial, Blueprint, Trainer, Training, read_trial, state_header
+from easeml_plpy.trainers.training_rows import Rows, check_inputs
 
 if TYPE_CHECKING:
     import torch

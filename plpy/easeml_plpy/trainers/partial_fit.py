@@ -25,17 +25,8 @@ from easeml_plpy.metrics import metrics
 from easeml_plpy.server.errors import CorruptCheckpoint, InvalidData, NotReady, TrialFailed
 from easeml_plpy.server.value_types import Array, Pause
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers.contract import (
-    Blueprint,
-    Rows,
-    Trainer,
-    Training,
-    check_inputs,
-    check_rows,
-    measured_loss,
-    state_header,
-    visit_order,
-)
+from easeml_plpy.trainers.contract import Blueprint, Trainer, Training, state_header
+from easeml_plpy.trainers.training_rows import Rows, check_inputs, check_rows, measured_loss, visit_order
 
 if TYPE_CHECKING:
     import torch

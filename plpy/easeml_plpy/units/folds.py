@@ -8,7 +8,8 @@ from easeml_plpy.row_forms.datasets import PartitionRows
 from easeml_plpy.server.errors import NotAllowed
 from easeml_plpy.server.value_types import Array, Pause
 from easeml_plpy.trainers.committee import FoldedTrial
-from easeml_plpy.trainers.contract import AnsweringTrial, LiveTrial, Rows, Training
+from easeml_plpy.trainers.contract import AnsweringTrial, LiveTrial, Training
+from easeml_plpy.trainers.training_rows import Rows
 from easeml_plpy.units.outputs import ROWS_AT_ONCE, all_outputs
 
 

@@ -53,8 +53,12 @@ WHERE t.run_id = ANY (%(run_ids)s)
 ORDER BY t.run_id, t.trial_number
 
 -- name: architecture_facts
--- What trainers say of the trials of each architecture.
-SELECT architecture, does_whole_rounds, is_joint, varying FROM easeml.architecture_facts()
+-- What trainers say: the architectures whose trials several slots can train, those whose rounds are one unit, and the
+-- settings in which trials of one may differ that train as one computation.
+SELECT coalesce(array_agg(architecture) FILTER (WHERE is_joint), '{}') AS joint,
+    coalesce(array_agg(architecture) FILTER (WHERE does_whole_rounds), '{}') AS whole,
+    coalesce(jsonb_object_agg(architecture, varying) FILTER (WHERE varying IS NOT NULL), '{}')::text AS varying
+FROM easeml.architecture_facts()
 
 -- name: read_arms
 -- The arms that runs began with; one with a trial that waits or runs, again or still, is not closed. Work is rows times

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import CorruptCheckpoint
 from easeml_plpy.server.value_types import Array
-from easeml_plpy.trainers.contract import Rows
+from easeml_plpy.trainers.training_rows import Rows
 
 LARGEST = float(np.finfo(np.float32).max)
 PRIOR_ROWS = 10.0  # of the mean of all, beside a category's own

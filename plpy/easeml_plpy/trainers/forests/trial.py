@@ -15,18 +15,11 @@ from easeml_plpy.metrics.metrics import measure
 from easeml_plpy.server.errors import NotReady
 from easeml_plpy.server.value_types import Array, Pause, no_pause
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers.contract import (
-    Blueprint,
-    Rows,
-    Training,
-    check_inputs,
-    check_rows,
-    measured_loss,
-    state_header,
-)
+from easeml_plpy.trainers.contract import Blueprint, Training, state_header
 from easeml_plpy.trainers.forests.architecture import ForestParameters
 from easeml_plpy.trainers.forests.rows import RowConstants, constants_from, constants_of
 from easeml_plpy.trainers.forests.tree_arrays import Trees, checked_trees, of_all_classes, trees_of
+from easeml_plpy.trainers.training_rows import Rows, check_inputs, check_rows, measured_loss
 from easeml_plpy.trainers.trees.lineage import Lineage, Margins
 from easeml_plpy.trainers.trees.margins import row_weights
 

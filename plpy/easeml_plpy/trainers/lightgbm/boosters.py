@@ -14,8 +14,8 @@ import numpy as np
 from easeml_plpy.server.devices import n_threads
 from easeml_plpy.server.errors import CorruptCheckpoint, TrialFailed
 from easeml_plpy.server.value_types import JSON, Array, Pause
-from easeml_plpy.trainers.contract import Rows
 from easeml_plpy.trainers.lightgbm.c_interface import GrownTrees, LightGBMFailure
+from easeml_plpy.trainers.training_rows import Rows
 
 if TYPE_CHECKING:
     import lightgbm

@@ -16,11 +16,12 @@ from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import CorruptCheckpoint, NotReady, TrialFailed
 from easeml_plpy.server.value_types import Array, Pause, no_pause
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers.contract import Blueprint, Rows, Training, check_inputs, check_rows, state_header
+from easeml_plpy.trainers.contract import Blueprint, Training, state_header
 from easeml_plpy.trainers.lightgbm import boosters
 from easeml_plpy.trainers.lightgbm.architecture import LightGBMParameters
 from easeml_plpy.trainers.lightgbm.binned_rows import binned
 from easeml_plpy.trainers.lightgbm.c_interface import GrownTrees
+from easeml_plpy.trainers.training_rows import Rows, check_inputs, check_rows
 from easeml_plpy.trainers.trees.lineage import Lineage, Margins
 from easeml_plpy.trainers.trees.margins import base_margins, loss_mean, outputs_of, row_weights
 

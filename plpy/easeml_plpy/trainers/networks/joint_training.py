@@ -21,8 +21,9 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from easeml_plpy.server.value_types import Pause
-from easeml_plpy.trainers.contract import Training, check_rows, visit_order
+from easeml_plpy.trainers.contract import Training
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
+from easeml_plpy.trainers.training_rows import check_rows, visit_order
 
 CHECK_STEPS = 64
 

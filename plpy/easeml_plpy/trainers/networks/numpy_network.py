@@ -11,7 +11,8 @@ from easeml_plpy.server.devices import one_blas_thread
 from easeml_plpy.server.errors import ShapeMismatch
 from easeml_plpy.server.value_types import Array, Floats
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers.contract import Blueprint, Rows, check_inputs
+from easeml_plpy.trainers.contract import Blueprint
+from easeml_plpy.trainers.training_rows import Rows, check_inputs
 
 MODULE = "module/"
 AVERAGE = "average/"

@@ -18,7 +18,7 @@ import torch
 
 from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.server.value_types import Pause
-from easeml_plpy.trainers.contract import Training, check_rows, visit_order
+from easeml_plpy.trainers.contract import Training
 from easeml_plpy.trainers.networks.averaging import share_at
 from easeml_plpy.trainers.networks.losses import stacked_losses
 from easeml_plpy.trainers.networks.stacked_layers import StackedNetwork
@@ -26,6 +26,7 @@ from easeml_plpy.trainers.networks.stacked_matrix import RowsOfNumbers
 from easeml_plpy.trainers.networks.stacked_optimizer import StackedOptimizer
 from easeml_plpy.trainers.networks.torch_trainer import VARYING
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
+from easeml_plpy.trainers.training_rows import check_rows, visit_order
 
 CHUNK_STEPS, CHUNK_BYTES = 64, 4 << 20
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 
 from easeml_plpy.server.value_types import no_pause
-from easeml_plpy.trainers.contract import visit_order
 from easeml_plpy.trainers.networks.stack import Pass, Stack, n_common_steps, stack_key
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
+from easeml_plpy.trainers.training_rows import visit_order
 
 PROBE_STEPS, N_PROBES = 6, 3
 LEAST_STEPS = 8  # a pass of fewer is over before it is measured

@@ -20,13 +20,14 @@ from easeml_plpy.architectures.tables.target_transforms import target_transform
 from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.server.value_types import JSON, Array, Pause
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers.contract import Blueprint, Rows, Training, check_inputs, check_rows, state_header, visit_order
+from easeml_plpy.trainers.contract import Blueprint, Training, state_header
 from easeml_plpy.trainers.networks.averaging import AveragedWeights
 from easeml_plpy.trainers.networks.lengths import by_length
 from easeml_plpy.trainers.networks.losses import Loss
 from easeml_plpy.trainers.networks.numpy_network import AVERAGE, MODULE
 from easeml_plpy.trainers.networks.optimizers import Descent, build_optimizer
 from easeml_plpy.trainers.networks.torch_device import is_out_of_memory, torch_device
+from easeml_plpy.trainers.training_rows import Rows, check_inputs, check_rows, visit_order
 
 OPTIMIZER = "optimizer/"
 _CHUNK_STEPS = 64

@@ -7,7 +7,7 @@ import numpy as np
 from easeml_plpy.columns.task import Task
 from easeml_plpy.metrics.metrics import measure
 from easeml_plpy.server.value_types import Array
-from easeml_plpy.trainers.contract import measured_loss
+from easeml_plpy.trainers.training_rows import measured_loss
 
 PRIOR_ROWS = 0.5  # added to each class, so that no class is impossible because training lacks it
 
