@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from easeml_db.postgres.extension_scripts import sources
+
 SOURCES = Path(__file__).resolve().parent.parent / "sql"
 UNITS = ("train_unit", "evaluate_unit", "train_round", "evaluate_round", "train_gang", "evaluate_gang", "pilot_unit")
 
@@ -43,8 +45,7 @@ class Relation:
 
 def sql_text() -> str:
     """All sources of the extension in the order in which they are built."""
-    names = (SOURCES / "sources.txt").read_text(encoding="utf-8").split()
-    return "\n".join((SOURCES / name).read_text(encoding="utf-8") for name in names)
+    return "\n".join(sources(SOURCES).values())
 
 
 def split_arguments(text: str) -> list[str]:

@@ -238,10 +238,15 @@ $$;
 COMMENT ON FUNCTION easeml.infer_output(text, text, bytea, bigint) IS
     'Predicts the output for one input of a task, or returns an error (internal).';
 
-CREATE FUNCTION easeml.infer(task text, input anyarray, trial_id bigint DEFAULT NULL) RETURNS jsonb
+-- for each
+--  type     | form    | as_bytes
+--  anyarray | numbers | easeml.array_bytes(input::double precision[])
+--  bytea    | bytes   | input
+--  jsonb    | json    | convert_to(input::text, 'UTF8')
+CREATE FUNCTION easeml.infer(task text, input {type}, trial_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    found record := easeml.infer_output(task, 'numbers', easeml.array_bytes(input::double precision[]), trial_id);
+    found record := easeml.infer_output(task, '{form}', {as_bytes}, trial_id);
 BEGIN
     IF found.failure IS NOT NULL THEN
         PERFORM easeml.raise_failure(found.failure);
@@ -249,38 +254,14 @@ BEGIN
     RETURN found.answer;
 END
 $$;
+-- end for each
 COMMENT ON FUNCTION easeml.infer(text, anyarray, bigint) IS
 $$Predicts the output for an input given as an array of numbers, with the best model so far: {"output": [...],
 "trial_id": ...}. If the outputs are classes, label and probability name the most probable one.
 task: your own, or 'tenant.task' of a tenant who lets you use it (easeml.grant_use). trial_id: the trial to ask; by
     default the one that easeml.serving shows.$$;
-
-CREATE FUNCTION easeml.infer(task text, input bytea, trial_id bigint DEFAULT NULL) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    found record := easeml.infer_output(task, 'bytes', input, trial_id);
-BEGIN
-    IF found.failure IS NOT NULL THEN
-        PERFORM easeml.raise_failure(found.failure);
-    END IF;
-    RETURN found.answer;
-END
-$$;
 COMMENT ON FUNCTION easeml.infer(text, bytea, bigint) IS
     'Predicts the output for an input given as bytea of 8-bit values, such as a picture; see the form for arrays.';
-
-CREATE FUNCTION easeml.infer(task text, input jsonb, trial_id bigint DEFAULT NULL) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    found record := easeml.infer_output(task, 'json', convert_to((CASE jsonb_typeof(input)
-                    WHEN 'array' THEN jsonb_build_object('input', input) ELSE input END)::text, 'UTF8'), trial_id);
-BEGIN
-    IF found.failure IS NOT NULL THEN
-        PERFORM easeml.raise_failure(found.failure);
-    END IF;
-    RETURN found.answer;
-END
-$$;
 COMMENT ON FUNCTION easeml.infer(text, jsonb, bigint) IS
     'Predicts the output for an input given as json: nested arrays of numbers, an object of them by the names of the '
     'tensors, a series as a list of its objects, a tree as objects within objects; see the form for arrays.';

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from easeml_db.postgres.extension_scripts import source
+
 SQL = Path(__file__).resolve().parents[2] / "sql"
 
 # What must not be looked into for a semicolon, comma or bracket: comments, literals, dollar-quoted bodies.
@@ -93,7 +95,7 @@ def sql_statements():
     others = ("queries", "upgrades", "greenplum")
     files = [path for path in sorted(SQL.glob("*/*.sql")) if path.parent.name not in others]
     assert files
-    return [statement for path in files for statement in split(path.read_text(encoding="utf-8"), ";")]
+    return [statement for path in files for statement in split(source(path), ";")]
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,8 @@ def infer_output(session: Session, dataset: str, given: str, inputs: bytes | Non
         raise ShapeMismatch("input: expected a value, got NULL")
     encoder = chosen.data.encoder
     if given == "json":
-        row = row_of_text(inputs.decode(), encoder)
+        text = inputs.decode()
+        row = row_of_text(f'{{"input": {text}}}' if text.startswith("[") else text, encoder)
         by_column = _by_columns(row) if encoder.objects is None else _object_by_column(encoder.objects, row)
         fields = fields_from_values(encoder, by_column)
     else:

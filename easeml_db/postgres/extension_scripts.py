@@ -1,8 +1,16 @@
-"""The script that updates the extension from an earlier version, built from the same sources as a fresh installation.
+"""The scripts that create and update the extensions, built from the SQL sources.
 
-First comes the part written by hand: sql/upgrades/OLD--NEW.sql changes existing tables. New tables and indexes, and all
-functions, views, triggers, comments and privileges are derived from the sources, as statements that replace existing
-objects. It needs no package: `python3 -m easeml_db.postgres.upgrade_script FOLDER NAME` is for sql/Makefile.
+A source is plain SQL. Functions that differ in a few words are written once, under a table in comments. Each row of the
+table gives a copy, in which the row's cells replace the {names} of the table's first line:
+
+    -- for each
+    --  type  | as_text
+    --  jsonb | inputs::text
+    --  text  | inputs
+    CREATE OR REPLACE FUNCTION easeml.f(inputs {type}) ... easeml.g({as_text}) ...;
+    -- end for each
+
+Nothing here needs a package: `python3 -m easeml_db.postgres.extension_scripts FOLDER SCRIPT` is for sql/Makefile.
 """
 
 from __future__ import annotations
@@ -11,6 +19,9 @@ import re
 import sys
 from itertools import pairwise
 from pathlib import Path
+
+SOURCES = {"easeml": "sources.txt", "easeml_segment": "segment/sources.txt"}
+BLOCK = re.compile(r"^-- for each\n((?:--  [^\n]+\n)+)(.*?)^-- end for each\n", re.MULTILINE | re.DOTALL)
 
 HEAD = r'\echo Use "ALTER EXTENSION easeml UPDATE" to load this file. \quit'
 PIN = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);"
@@ -71,22 +82,49 @@ REPLACING = (
 )
 
 
+def source(path: Path) -> str:
+    """Return the SQL of a source, with its repeated blocks written out."""
+    return BLOCK.sub(lambda block: _copies(*block.groups()), path.read_text(encoding="utf-8"))
+
+
+def _copies(table: str, body: str) -> str:
+    """Return the body once for each row. Raises ValueError if a row has too few or too many cells."""
+    names, *rows = [[cell.strip() for cell in line[2:].split(" | ")] for line in table.splitlines()]
+    return "".join(_filled(body, dict(zip(names, row, strict=True))) for row in rows)
+
+
+def _filled(body: str, cells: dict[str, str]) -> str:
+    """Return the body with cells for names. Raises KeyError for a name that the table lacks."""
+    return re.sub(r"\{([a-z]\w*)\}", lambda name: cells[name[1]], body)
+
+
+def sources(folder: Path, extension: str = "easeml") -> dict[str, str]:
+    """Return the SQL of an extension's sources by name, in the order of the build. folder: that of the SQL sources."""
+    names = (folder / SOURCES[extension]).read_text(encoding="utf-8").split()
+    return {name: source(folder / name) for name in names}
+
+
+def fresh_script(folder: Path, extension: str) -> str:
+    """Return the script of CREATE EXTENSION."""
+    parts = [f"-- {name}\n{text}" for name, text in sources(folder, extension).items()]
+    return "\n".join([f'\\echo Use "CREATE EXTENSION {extension} CASCADE" to load this file. \\quit', *parts])
+
+
 def upgrades(folder: Path) -> list[str]:
     """Return the names OLD--NEW of the existing upgrades."""
     return sorted(path.stem for path in (folder / "upgrades").glob("[0-9]*--*.sql"))
 
 
-def upgrade_script(folder: Path, name: str) -> str:
+def update_script(folder: Path, name: str) -> str:
     """Return the text of easeml--OLD--NEW.sql. folder: that of the SQL sources."""
     by_hand = (folder / "upgrades" / f"{name}.sql").read_text(encoding="utf-8")
-    sources = [each for each in (folder / "sources.txt").read_text(encoding="utf-8").split() if each != ONLY_FRESH]
-    parts = [f"-- {each}\n{_again(each, (folder / each).read_text(encoding='utf-8'))}" for each in sources]
+    parts = [f"-- {name}\n{_again(name, text)}" for name, text in sources(folder).items() if name != ONLY_FRESH]
     return "\n".join([HEAD, PIN, LOCK, by_hand, *parts])
 
 
-def _again(source: str, text: str) -> str:
+def _again(name: str, text: str) -> str:
     """Return the statements of a source, changed so that they can run when all or some of their objects exist."""
-    if source.endswith("tables.sql"):
+    if name.endswith("tables.sql"):
         text = "".join(each for each in _statements(text) if REPEATABLE.match(each))
     for pattern, replacement in REPLACING:
         text = pattern.sub(replacement, text)
@@ -101,4 +139,5 @@ def _statements(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(upgrade_script(Path(sys.argv[1]), sys.argv[2]))
+    folder, script = Path(sys.argv[1]), sys.argv[2]
+    print(fresh_script(folder, script) if script in SOURCES else update_script(folder, script), end="")
