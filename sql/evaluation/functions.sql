@@ -346,7 +346,7 @@ CREATE FUNCTION easeml.hyperparameter_importances(
     OUT failure jsonb
 ) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.hyperparameter_importance import hyperparameter_importances
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, hyperparameter_importances, trials, specifications)
 $$;
 COMMENT ON FUNCTION easeml.hyperparameter_importances(jsonb, jsonb) IS

@@ -4,7 +4,7 @@
 CREATE FUNCTION easeml.make_forecast(state jsonb, OUT forecast jsonb, OUT failure jsonb)
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.planner.forecast_documents import make_forecast
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, make_forecast, state)
 $$;
 COMMENT ON FUNCTION easeml.make_forecast(jsonb) IS 'Forecasts when a run will be done, as a pure function of its '
@@ -12,7 +12,7 @@ COMMENT ON FUNCTION easeml.make_forecast(jsonb) IS 'Forecasts when a run will be
 
 CREATE PROCEDURE easeml.make_forecast_apart(state jsonb, OUT forecast jsonb, OUT failure jsonb)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.server.session import answered_apart
+from easeml_plpy.server.entry_points import answered_apart
 return answered_apart(plpy, "easeml_db.decisions.planner.forecast_documents", "make_forecast", state)
 $$;
 COMMENT ON PROCEDURE easeml.make_forecast_apart(jsonb) IS

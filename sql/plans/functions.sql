@@ -13,7 +13,7 @@ CREATE FUNCTION easeml.make_plan(
     OUT failure jsonb
 ) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.planner.documents import make_plan
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, make_plan, architectures, search_space, procedure, n_configs, max_epochs,
     seed, procedure_options, request)
 $$;

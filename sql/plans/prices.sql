@@ -3,7 +3,7 @@
 CREATE FUNCTION easeml.read_price_list(price_list text, types jsonb, OUT completed jsonb, OUT failure jsonb)
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.planner.documents import read_price_list
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, read_price_list, price_list, types)
 $$;
 COMMENT ON FUNCTION easeml.read_price_list(text, jsonb) IS

@@ -3,7 +3,7 @@
 CREATE FUNCTION easeml.planned_allocation() RETURNS text
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import planned_allocation
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, planned_allocation)
 $$;
 COMMENT ON FUNCTION easeml.planned_allocation() IS 'Returns the allocation that follows a plan (internal).';

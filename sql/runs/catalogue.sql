@@ -73,7 +73,7 @@ CREATE FUNCTION easeml.list_procedures(
     OUT summary text
 ) RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures import list_procedures
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_procedures)
 $$;
 COMMENT ON FUNCTION easeml.list_procedures() IS
@@ -87,7 +87,7 @@ CREATE FUNCTION easeml.list_schedulers(
     OUT summary text
 ) RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.schedulers.registry import list_schedulers
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_schedulers)
 $$;
 COMMENT ON FUNCTION easeml.list_schedulers() IS
@@ -96,7 +96,7 @@ COMMENT ON FUNCTION easeml.list_schedulers() IS
 CREATE FUNCTION easeml.complete_allocation(allocation text, has_time_limit boolean) RETURNS text
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import complete_allocation
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, complete_allocation, allocation, has_time_limit)
 $$;
 COMMENT ON FUNCTION easeml.complete_allocation(text, boolean) IS
@@ -105,7 +105,7 @@ COMMENT ON FUNCTION easeml.complete_allocation(text, boolean) IS
 CREATE FUNCTION easeml.list_allocations() RETURNS SETOF text
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import list_allocations
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_allocations)
 $$;
 COMMENT ON FUNCTION easeml.list_allocations() IS
@@ -114,7 +114,7 @@ COMMENT ON FUNCTION easeml.list_allocations() IS
 CREATE FUNCTION easeml.needs_gangs(allocation text) RETURNS boolean
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import needs_gangs
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, needs_gangs, allocation)
 $$;
 COMMENT ON FUNCTION easeml.needs_gangs(text) IS
@@ -130,7 +130,7 @@ CREATE FUNCTION easeml.list_templates(
     OUT architectures text[]
 ) RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.templates.catalogue import list_templates
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_templates)
 $$;
 COMMENT ON FUNCTION easeml.list_templates() IS

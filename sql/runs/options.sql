@@ -7,7 +7,7 @@ CREATE FUNCTION easeml.complete_budget(
     max_seconds double precision
 ) RETURNS jsonb LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.budget import complete_budget
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, complete_budget, procedure, n_configs, max_epochs, max_seconds)
 $$;
 COMMENT ON FUNCTION easeml.complete_budget(text, integer, integer, double precision) IS
@@ -35,7 +35,7 @@ COMMENT ON FUNCTION easeml.measured_configs(name, text) IS
 CREATE FUNCTION easeml.choose_portfolio(specifications jsonb, measured jsonb) RETURNS jsonb
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.race.portfolio import choose_portfolio
-from easeml_plpy.server.session import guarded_and_bounded
+from easeml_plpy.server.entry_points import guarded_and_bounded
 return guarded_and_bounded(plpy, choose_portfolio, specifications, measured)
 $$;
 COMMENT ON FUNCTION easeml.choose_portfolio(jsonb, jsonb) IS
@@ -219,7 +219,7 @@ COMMENT ON FUNCTION easeml.specifications(text[], jsonb) IS 'Returns the hyperpa
 CREATE FUNCTION easeml.takes_n_parallel(procedure text) RETURNS boolean
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures import takes_n_parallel
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, takes_n_parallel, procedure)
 $$;
 COMMENT ON FUNCTION easeml.takes_n_parallel(text) IS

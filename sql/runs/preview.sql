@@ -12,7 +12,7 @@ CREATE FUNCTION easeml.plan_search(
     OUT failure jsonb
 ) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.proposal import preview
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, preview, architectures, search_space, procedure, n_configs,
     max_epochs, seed, procedure_options)
 $$;

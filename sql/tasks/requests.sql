@@ -4,7 +4,7 @@
 CREATE FUNCTION easeml.describe_program(program text, storage text, OUT description jsonb, OUT failure jsonb)
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.templates.storage import describe_program
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, describe_program, program, storage)
 $$;
 COMMENT ON FUNCTION easeml.describe_program(text, text) IS 'Returns the columns, the task and the template of a '

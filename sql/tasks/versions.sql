@@ -80,7 +80,7 @@ CREATE FUNCTION easeml.run_reason(
     after_minutes double precision
 ) RETURNS text LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.templates.starting import run_reason
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, run_reason, n_pending, pending_minutes, has_run, is_wanted, n_new_architectures,
     after_examples, after_minutes)
 $$;

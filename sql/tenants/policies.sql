@@ -3,7 +3,7 @@
 CREATE FUNCTION easeml.list_policies(OUT policy text, OUT is_default boolean, OUT arm_rule text, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.tenancy.policies import list_policies
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_policies)
 $$;
 COMMENT ON FUNCTION easeml.list_policies() IS 'Lists the policies (internal: read easeml.policies).';
@@ -11,7 +11,7 @@ COMMENT ON FUNCTION easeml.list_policies() IS 'Lists the policies (internal: rea
 CREATE FUNCTION easeml.list_priors(OUT prior text, OUT is_default boolean, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.bandits.priors import list_priors
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_priors)
 $$;
 COMMENT ON FUNCTION easeml.list_priors() IS 'Lists the priors (internal: read easeml.policies).';

@@ -4,7 +4,7 @@
 CREATE FUNCTION easeml.greenplum_script(offered jsonb, address text) RETURNS text
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.nodes.greenplum.greenplum_views import installation_script
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, installation_script, offered, address)
 $$;
 COMMENT ON FUNCTION easeml.greenplum_script(jsonb, text) IS 'Returns the script that makes views and functions of this '
@@ -90,7 +90,7 @@ script or in a table: those of the users are in .pgpass of the system user that 
 CREATE FUNCTION easeml.remove_greenplum_views() RETURNS text
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.nodes.greenplum.greenplum_views import removal_script
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, removal_script)
 $$;
 COMMENT ON FUNCTION easeml.remove_greenplum_views() IS

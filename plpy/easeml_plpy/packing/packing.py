@@ -43,10 +43,11 @@ from easeml_plpy.packing.pack_request import PackRequest, begun_dataset
 from easeml_plpy.packing.packing_statistics import PackingStatistics
 from easeml_plpy.packing.source_rows import RowsSql
 from easeml_plpy.packing.source_texts import TextFacts
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 from easeml_plpy.server.near_names import some_of
 from easeml_plpy.server.plpython import SqlValue
-from easeml_plpy.server.session import Command, Session, Statement, answering
+from easeml_plpy.server.session import Command, Session, Statement
 from easeml_plpy.server.value_types import Array
 
 TARGET_BLOCK_BYTES = 2 << 20
@@ -82,7 +83,7 @@ SETTINGS = "SELECT set_config('work_mem', '256MB', true), set_config('jit', 'off
 FINISH_DATASET = Command("SELECT easeml.request('finish_dataset', $1)", ("jsonb",))
 
 
-@answering
+@entry_point(returns_failure=True)
 def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     """Pack the source of a dataset that this transaction has begun; return the number of rows."""
     started = time.monotonic()  # a duration for the record, no decision hangs on it

@@ -22,8 +22,9 @@ from easeml_plpy.packing.dealing import SPLITS
 from easeml_plpy.packing.explanations import explanations
 from easeml_plpy.packing.packing import TARGET_BLOCK_BYTES
 from easeml_plpy.packing.packing_statistics import PackingStatistics, checksum
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidData
-from easeml_plpy.server.session import Command, Session, Statement, answering, only_column
+from easeml_plpy.server.session import Command, Session, Statement, only_column
 from easeml_plpy.tasks.task_blocks import Integers, TaskBlock, plan_blocks
 from easeml_plpy.tasks.task_places import Places, check_places, kept_places, partitions_of, places_of
 from easeml_plpy.tasks.task_rows import ExampleRows
@@ -101,7 +102,7 @@ KEEP_BLOCK = Command(
 FINISH = Command("SELECT easeml.finish_task_version($1, $2, $3)", ("int8", "int8", "jsonb"))
 
 
-@answering
+@entry_point(returns_failure=True)
 def pack_task(session: Session, task_id: int) -> int:
     """Pack the examples that are on as a further version of a task; return its dataset id. Raises InvalidData."""
     return _Packing(session, task_id).pack()
