@@ -2,7 +2,7 @@
 -- caller.
 
 -- Everybody may call this, because it reads only its argument.
-CREATE FUNCTION easeml.check_dataset(request jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_dataset(request jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted record;
@@ -111,7 +111,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_dataset(jsonb) IS
     'Refuses arguments of easeml.create_dataset that no dataset can have (internal).';
 
-CREATE FUNCTION easeml.begin_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.begin_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.check_dataset(arguments);
@@ -130,7 +130,7 @@ $$;
 COMMENT ON FUNCTION easeml.begin_dataset(name, name, jsonb) IS
     'Begins the first version of a dataset, for this transaction to pack; returns its id (internal).';
 
-CREATE FUNCTION easeml.refuse_task(asker name, dataset text, instead text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.refuse_task(asker name, dataset text, instead text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM easeml.tasks t WHERE t.tenant = asker AND t.task_name = dataset) THEN
@@ -142,7 +142,7 @@ $$;
 COMMENT ON FUNCTION easeml.refuse_task(name, text, text) IS
     'Refuses an operation on the dataset of a task that the service does itself (internal).';
 
-CREATE FUNCTION easeml.begin_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.begin_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
@@ -160,7 +160,7 @@ $$;
 COMMENT ON FUNCTION easeml.begin_refresh(name, name, jsonb) IS
     'Begins a further version of a dataset, for this transaction to pack; returns its id (internal).';
 
-CREATE FUNCTION easeml.begin_version(
+CREATE OR REPLACE FUNCTION easeml.begin_version(
     asker name,
     version integer,
     arguments jsonb,
@@ -188,7 +188,7 @@ $$;
 COMMENT ON FUNCTION easeml.begin_version(name, integer, jsonb, bigint) IS
     'Inserts a version of a dataset that this transaction packs; returns its id (internal).';
 
-CREATE FUNCTION easeml.finish_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.finish_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets;
@@ -231,7 +231,7 @@ COMMENT ON FUNCTION easeml.finish_dataset(name, name, jsonb) IS
     'Records the results of packing, after which nobody can add to the dataset (internal).';
 
 -- VOLATILE, so that it sees what the statement that inserts a block has done before: it may have finished the dataset.
-CREATE FUNCTION easeml.is_being_packed(dataset_id bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.is_being_packed(dataset_id bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = is_being_packed.dataset_id
@@ -241,7 +241,7 @@ $$;
 COMMENT ON FUNCTION easeml.is_being_packed(bigint) IS
     'Returns whether the current transaction is packing the given dataset of yours (internal).';
 
-CREATE FUNCTION easeml.add_partitions(data easeml.datasets, checksums bigint[]) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.add_partitions(data easeml.datasets, checksums bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- The rows are counted here, not reported by the packing role. Only the checksum is taken on trust, and it proves
@@ -264,7 +264,7 @@ $$;
 COMMENT ON FUNCTION easeml.add_partitions(easeml.datasets, bigint[]) IS
     'Records the partitions of the packed blocks, and refuses if one is missing (internal).';
 
-CREATE FUNCTION easeml.check_shape(data easeml.datasets, input_shape integer[]) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_shape(data easeml.datasets, input_shape integer[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     row_bytes numeric;
@@ -285,7 +285,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_shape(easeml.datasets, integer[]) IS
     'Refuses an input shape that does not match the packed rows (internal).';
 
-CREATE FUNCTION easeml.refuse_unpacked() RETURNS trigger
+CREATE OR REPLACE FUNCTION easeml.refuse_unpacked() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = NEW.dataset_id AND d.packing_xid IS NOT NULL) THEN
@@ -296,10 +296,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.refuse_unpacked() IS 'Refuses to commit a dataset that was begun but not packed (trigger).';
+DROP TRIGGER IF EXISTS dataset_is_packed ON easeml.datasets;
 CREATE CONSTRAINT TRIGGER dataset_is_packed AFTER INSERT ON easeml.datasets DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (NEW.packing_xid IS NOT NULL) EXECUTE FUNCTION easeml.refuse_unpacked();
 
-CREATE FUNCTION easeml.perform_drop_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_drop_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     newest easeml.datasets;

@@ -1,7 +1,7 @@
 -- What a run can ask for: architectures, metrics, procedures, schedulers and allocations, as the installed Python
 -- packages list them.
 
-CREATE FUNCTION easeml.list_architectures(
+CREATE OR REPLACE FUNCTION easeml.list_architectures(
     OUT architecture text,
     OUT trainer text,
     OUT tasks text[],
@@ -17,14 +17,14 @@ COMMENT ON FUNCTION easeml.list_architectures() IS
     'Lists the architectures that the installed package can train (internal: read easeml.architectures).';
 
 -- Every run is asked for it, so it is said here, too: the installed package is not loaded for it.
-CREATE FUNCTION easeml.does_whole_rounds(architecture text) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.does_whole_rounds(architecture text) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT architecture = ANY ('{lightgbm,extra_trees,random_forest,ensemble}')
 $$;
 COMMENT ON FUNCTION easeml.does_whole_rounds(text) IS 'Returns whether trials of an architecture train on all '
     'partitions at once, so that each of their rounds is one unit on one slot (internal).';
 
-CREATE FUNCTION easeml.batch_key(architecture text, config jsonb) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.batch_key(architecture text, config jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT architecture || ' '
         || md5((config - '{learning_rate,weight_decay,momentum,schedule,dropout,averaging}'::text[])::text)
@@ -34,7 +34,7 @@ COMMENT ON FUNCTION easeml.batch_key(text, jsonb) IS
     'Returns a hash of everything that shapes a trial''s computation: trials with equal hashes may train as one. NULL '
     'for an architecture that never does (internal).';
 
-CREATE FUNCTION easeml.list_metrics(
+CREATE OR REPLACE FUNCTION easeml.list_metrics(
     OUT metric text,
     OUT task text,
     OUT is_higher_better boolean,
@@ -47,7 +47,7 @@ $$;
 COMMENT ON FUNCTION easeml.list_metrics() IS
     'Lists the metrics by which a run can rank its trials (internal: read easeml.metrics).';
 
-CREATE FUNCTION easeml.fitting_architectures(
+CREATE OR REPLACE FUNCTION easeml.fitting_architectures(
     task text,
     input_shape integer[],
     n_outputs integer,
@@ -66,7 +66,7 @@ COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer, boole
     'fits. has_texts: whether an input is free text. output_shape: sizes of output tensors. n_links: for inputs that '
     'are series (0) or trees, how many other objects an object links to.';
 
-CREATE FUNCTION easeml.list_procedures(
+CREATE OR REPLACE FUNCTION easeml.list_procedures(
     OUT procedure text,
     OUT is_one_shot boolean,
     OUT options text[],
@@ -79,7 +79,7 @@ $$;
 COMMENT ON FUNCTION easeml.list_procedures() IS
     'Lists the procedures that a run can use (internal: read easeml.procedures).';
 
-CREATE FUNCTION easeml.list_schedulers(
+CREATE OR REPLACE FUNCTION easeml.list_schedulers(
     OUT scheduler text,
     OUT needs_free_order boolean,
     OUT needs_single_holders boolean,
@@ -93,7 +93,7 @@ $$;
 COMMENT ON FUNCTION easeml.list_schedulers() IS
     'Lists the schedulers that a run can use (internal: read easeml.schedulers).';
 
-CREATE FUNCTION easeml.complete_allocation(allocation text, has_time_limit boolean) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.complete_allocation(allocation text, has_time_limit boolean) RETURNS text
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import complete_allocation
 from easeml_plpy.server.entry_points import guarded
@@ -102,7 +102,7 @@ $$;
 COMMENT ON FUNCTION easeml.complete_allocation(text, boolean) IS
     'Returns the allocation of a run: the one that it asks for, or the default (internal).';
 
-CREATE FUNCTION easeml.list_allocations() RETURNS SETOF text
+CREATE OR REPLACE FUNCTION easeml.list_allocations() RETURNS SETOF text
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import list_allocations
 from easeml_plpy.server.entry_points import guarded
@@ -111,7 +111,7 @@ $$;
 COMMENT ON FUNCTION easeml.list_allocations() IS
     'Lists the allocations that a run can use, which decide how its trials share the slots (internal).';
 
-CREATE FUNCTION easeml.needs_gangs(allocation text) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.needs_gangs(allocation text) RETURNS boolean
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import needs_gangs
 from easeml_plpy.server.entry_points import guarded
@@ -120,7 +120,7 @@ $$;
 COMMENT ON FUNCTION easeml.needs_gangs(text) IS
     'Returns whether an allocation is for gangs: several slots that train one trial (internal).';
 
-CREATE FUNCTION easeml.list_templates(
+CREATE OR REPLACE FUNCTION easeml.list_templates(
     OUT place integer,
     OUT template text,
     OUT workload text,

@@ -1,6 +1,6 @@
 -- What users asked for: runs, their arms and their trials.
 
-CREATE TABLE easeml.runs (
+CREATE TABLE IF NOT EXISTS easeml.runs (
     run_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant name NOT NULL,
     dataset_id bigint NOT NULL,
@@ -37,10 +37,10 @@ CREATE TABLE easeml.runs (
     UNIQUE (run_id, tenant),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant)
 );
-CREATE INDEX runs_dataset ON easeml.runs (dataset_id);
-CREATE INDEX runs_tenant ON easeml.runs (tenant, run_id) INCLUDE (slot_seconds);
+CREATE INDEX IF NOT EXISTS runs_dataset ON easeml.runs (dataset_id);
+CREATE INDEX IF NOT EXISTS runs_tenant ON easeml.runs (tenant, run_id) INCLUDE (slot_seconds);
 -- Not of the status itself: a run that begins changes nothing that an index holds, so that its row stays in its page.
-CREATE INDEX runs_open ON easeml.runs (tenant, run_id) WHERE is_open;
+CREATE INDEX IF NOT EXISTS runs_open ON easeml.runs (tenant, run_id) WHERE is_open;
 ALTER TABLE easeml.runs SET (fillfactor = 80);
 COMMENT ON TABLE easeml.runs IS 'One row for each call of easeml.select_models.';
 COMMENT ON COLUMN easeml.runs.n_configs IS 'Largest number of trials.';
@@ -61,7 +61,7 @@ COMMENT ON COLUMN easeml.runs.slot_seconds IS
 COMMENT ON COLUMN easeml.runs.planned_scheduler IS
     'The scheduler in use; simulated_seconds and bound_seconds are the forecast at the time it was chosen.';
 
-CREATE TABLE easeml.arms (
+CREATE TABLE IF NOT EXISTS easeml.arms (
     arm_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -93,7 +93,7 @@ COMMENT ON COLUMN easeml.arms.quality IS
 
 -- Its rules are those of the trigger trial_values: PostgreSQL parses all CHECKs of a table at every UPDATE, and each
 -- unit updates the rows of its trial and its slot.
-CREATE TABLE easeml.trials (
+CREATE TABLE IF NOT EXISTS easeml.trials (
     trial_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id bigint NOT NULL,
     arm_id bigint NOT NULL,
@@ -125,7 +125,7 @@ CREATE TABLE easeml.trials (
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE,
     FOREIGN KEY (arm_id, tenant) REFERENCES easeml.arms (arm_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX trials_arm ON easeml.trials (arm_id);
+CREATE INDEX IF NOT EXISTS trials_arm ON easeml.trials (arm_id);
 -- Each unit updates the row of its trial, and no column that an index holds. There is none of the tenant: to find a few
 -- trials of a run, the planner would read all entries of the tenant first.
 ALTER TABLE easeml.trials SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);

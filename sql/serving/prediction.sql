@@ -3,8 +3,12 @@
 -- PL/Python's GD, which only a superuser's code can write. easeml.open_serving alone runs with the owner's rights: it
 -- takes the name from there, takes values only, and refuses without a name.
 
-CREATE FUNCTION easeml.open_serving(dataset text, trial_id bigint, OUT serving_trial_id bigint, OUT failure jsonb)
-LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.open_serving(
+    dataset text,
+    trial_id bigint,
+    OUT serving_trial_id bigint,
+    OUT failure jsonb
+) LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.prediction.serving import open_serving
 return open_serving(plpy, GD, dataset, trial_id)
 $$;
@@ -17,7 +21,7 @@ COMMENT ON FUNCTION easeml.open_serving(text, bigint) IS
 --  json    | text
 --  numbers | bytea
 --  bytes   | bytea
-CREATE FUNCTION easeml.predict_{form}(
+CREATE OR REPLACE FUNCTION easeml.predict_{form}(
     dataset text,
     inputs {type},
     trial_id bigint,
@@ -39,7 +43,7 @@ COMMENT ON FUNCTION easeml.predict_numbers(text, bytea, bigint) IS 'Predicts for
 COMMENT ON FUNCTION easeml.predict_bytes(text, bytea, bigint) IS
     'Predicts for one row given as 8-bit values; returns the prediction or an error (internal).';
 
-CREATE FUNCTION easeml.class_probabilities(
+CREATE OR REPLACE FUNCTION easeml.class_probabilities(
     dataset text,
     given text,
     inputs bytea,
@@ -62,7 +66,7 @@ COMMENT ON FUNCTION easeml.class_probabilities(text, text, bytea, bigint) IS
 --  jsonb    | json    | inputs::text                                   | convert_to(inputs::text, 'UTF8')
 --  text     | json    | inputs                                         | convert_to(inputs, 'UTF8')
 --  bytea    | bytes   | inputs                                         | inputs
-CREATE FUNCTION easeml.predict_row(
+CREATE OR REPLACE FUNCTION easeml.predict_row(
     dataset text,
     inputs {type},
     trial_id bigint DEFAULT NULL,
@@ -86,7 +90,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION easeml.predict(dataset text, inputs {type}, trial_id bigint DEFAULT NULL) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.predict(dataset text, inputs {type}, trial_id bigint DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer record := easeml.predict_{form}(dataset, {passed}, trial_id);
@@ -98,8 +102,8 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION easeml.predict_value(dataset text, inputs {type}, trial_id bigint DEFAULT NULL) RETURNS double precision
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.predict_value(dataset text, inputs {type}, trial_id bigint DEFAULT NULL)
+RETURNS double precision LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer record := easeml.predict_{form}(dataset, {passed}, trial_id);
 BEGIN
@@ -110,8 +114,8 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION easeml.predict_probabilities(dataset text, inputs {type}, trial_id bigint DEFAULT NULL) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.predict_probabilities(dataset text, inputs {type}, trial_id bigint DEFAULT NULL)
+RETURNS jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer record := easeml.class_probabilities(dataset, '{form}', {as_bytes}, trial_id);
 BEGIN

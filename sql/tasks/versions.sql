@@ -1,7 +1,7 @@
 -- Versions and runs of tasks, in the background: the coordinator asks which tasks changed, and has each packed and run.
 -- It all happens with the rights of easeml_owner, on tables of easeml_owner: no code of a tenant runs.
 
-CREATE FUNCTION easeml.pack_task(task_id bigint, OUT dataset_id bigint, OUT failure jsonb)
+CREATE OR REPLACE FUNCTION easeml.pack_task(task_id bigint, OUT dataset_id bigint, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.tasks.task_packing import pack_task
 return pack_task(plpy, GD, task_id)
@@ -9,7 +9,7 @@ $$;
 COMMENT ON FUNCTION easeml.pack_task(bigint) IS 'Packs the examples of a task that are switched on as a new version, '
     'as far as they changed; returns its dataset id or an error (internal).';
 
-CREATE FUNCTION easeml.begin_task_version(
+CREATE OR REPLACE FUNCTION easeml.begin_task_version(
     task_id bigint,
     n_partitions integer,
     block_rows integer,
@@ -31,7 +31,7 @@ $$;
 COMMENT ON FUNCTION easeml.begin_task_version(bigint, integer, integer, jsonb) IS
     'Inserts a version of a task that this transaction packs; returns its dataset id (internal).';
 
-CREATE FUNCTION easeml.finish_task_version(dataset_id bigint, task_id bigint, facts jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.finish_task_version(dataset_id bigint, task_id bigint, facts jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     task easeml.tasks;
@@ -70,7 +70,7 @@ $$;
 COMMENT ON FUNCTION easeml.finish_task_version(bigint, bigint, jsonb) IS
     'Records the results of packing a version of a task, and removes versions that are no longer needed (internal).';
 
-CREATE FUNCTION easeml.run_reason(
+CREATE OR REPLACE FUNCTION easeml.run_reason(
     n_pending integer,
     pending_minutes double precision,
     has_run boolean,
@@ -89,7 +89,7 @@ COMMENT ON FUNCTION easeml.run_reason(integer, double precision, boolean, boolea
 
 -- The server counts the rows that transactions insert and change, so a check costs nothing, whatever tenants feed; a
 -- count that was lost in a crash differs, too.
-CREATE FUNCTION easeml.counted_changes(examples text) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.counted_changes(examples text) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_stat_get_tuples_inserted(r) + pg_stat_get_tuples_updated(r) + pg_stat_get_tuples_deleted(r)
     FROM (SELECT to_regclass(examples)::oid) c(r)
@@ -97,7 +97,7 @@ $$;
 COMMENT ON FUNCTION easeml.counted_changes(text) IS
     'Returns how many rows of a table were ever changed, as the server counts them (internal).';
 
-CREATE FUNCTION easeml.pending_examples(task easeml.tasks, dataset_id bigint) RETURNS integer
+CREATE OR REPLACE FUNCTION easeml.pending_examples(task easeml.tasks, dataset_id bigint) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n_pending bigint;
@@ -112,14 +112,14 @@ $$;
 COMMENT ON FUNCTION easeml.pending_examples(easeml.tasks, bigint) IS
     'Returns how many examples differ from those of a version (internal).';
 
-CREATE FUNCTION easeml.is_task_running(task easeml.tasks) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.is_task_running(task easeml.tasks) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = task.tenant
         AND d.dataset_name = task.task_name AND r.is_open)
 $$;
 COMMENT ON FUNCTION easeml.is_task_running(easeml.tasks) IS 'Returns whether a task has an open run (internal).';
 
-CREATE FUNCTION easeml.due_tasks(is_first boolean) RETURNS SETOF bigint
+CREATE OR REPLACE FUNCTION easeml.due_tasks(is_first boolean) RETURNS SETOF bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     -- Tenants take turns: a list has one task of each, so that nobody waits for all tasks of another to be packed.
     SELECT d.task_id FROM (SELECT t.task_id, t.wanted_at, t.pending_since,
@@ -136,7 +136,7 @@ $$;
 COMMENT ON FUNCTION easeml.due_tasks(boolean) IS 'Returns the tasks that the service should check next, one of each '
     'tenant: of those that were fed, switched or asked to run since its last check; is_first: all (internal).';
 
-CREATE FUNCTION easeml.advance_task(task_id bigint, lease_number bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.advance_task(task_id bigint, lease_number bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     task easeml.tasks;
@@ -226,7 +226,7 @@ COMMENT ON FUNCTION easeml.advance_task(bigint, bigint) IS
     'Takes the next step of a task: packs what changed and begins a run if its rule says so. Returns the run, NULL if '
     'none is due, or 0 if the task is locked, or a run of it is open or about to begin (internal).';
 
-CREATE FUNCTION easeml.start_task_run(task easeml.tasks, arms text[], reason text) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.start_task_run(task easeml.tasks, arms text[], reason text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     caller name := (SELECT a.rolname FROM easeml.tenant_roles r JOIN pg_roles a ON a.oid = r.role

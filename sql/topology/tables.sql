@@ -1,6 +1,6 @@
 -- Where units run, and which coordinator may record them.
 
-CREATE TABLE easeml.segments (
+CREATE TABLE IF NOT EXISTS easeml.segments (
     segment_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     segment_name text NOT NULL UNIQUE,
     engine text NOT NULL DEFAULT 'postgres' CHECK (engine IN ('postgres', 'citus', 'greenplum')),
@@ -12,7 +12,7 @@ CREATE TABLE easeml.segments (
     refusal text,
     content integer CHECK (content >= 0)
 );
-CREATE UNIQUE INDEX segments_place ON easeml.segments (service, coalesce(content, -1));
+CREATE UNIQUE INDEX IF NOT EXISTS segments_place ON easeml.segments (service, coalesce(content, -1));
 COMMENT ON TABLE easeml.segments IS 'Places that hold partitions and run units; this server is the first.';
 COMMENT ON COLUMN easeml.segments.service IS 'Name of its server in pg_service.conf; null: this server. Host, user and '
     'password are in the files of those who connect.';
@@ -27,7 +27,7 @@ INSERT INTO easeml.segments (segment_id, segment_name) OVERRIDING SYSTEM VALUE V
 SELECT setval('easeml.segments_segment_id_seq', 1);
 
 -- Its rules are those of the trigger slot_values; runs/tables.sql says why.
-CREATE TABLE easeml.slots (
+CREATE TABLE IF NOT EXISTS easeml.slots (
     slot_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     slot_name text NOT NULL UNIQUE,
     segment_id integer NOT NULL DEFAULT 1 REFERENCES easeml.segments,
@@ -48,8 +48,8 @@ CREATE TABLE easeml.slots (
     is_added boolean NOT NULL DEFAULT false,
     start_seconds jsonb NOT NULL DEFAULT '{}'
 );
-CREATE INDEX slots_segment ON easeml.slots (segment_id);
-CREATE INDEX slots_instance ON easeml.slots (instance_id) WHERE instance_id IS NOT NULL;
+CREATE INDEX IF NOT EXISTS slots_segment ON easeml.slots (segment_id);
+CREATE INDEX IF NOT EXISTS slots_instance ON easeml.slots (instance_id) WHERE instance_id IS NOT NULL;
 -- Small tables whose rows change every second: dead rows go before there are pages of them.
 ALTER TABLE easeml.slots SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 COMMENT ON TABLE easeml.slots IS 'Sessions that carry out one order at a time (a unit, a batch or a whole round), each '
@@ -64,7 +64,7 @@ COMMENT ON COLUMN easeml.slots.start_seconds IS 'session: seconds that it took t
 COMMENT ON COLUMN easeml.slots.memory_limit_bytes IS 'RLIMIT_DATA of the session: a unit beyond it fails with out of '
     'memory and does not take the server down. NULL: its share of the machine''s memory; on a GPU no limit.';
 
-CREATE TABLE easeml.coordinator_lease (
+CREATE TABLE IF NOT EXISTS easeml.coordinator_lease (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     lease_number bigint NOT NULL DEFAULT 0,
     acquired_at timestamptz,
@@ -78,7 +78,7 @@ COMMENT ON COLUMN easeml.coordinator_lease.holder_pid IS 'The session that holds
 COMMENT ON COLUMN easeml.coordinator_lease.holder_started IS 'When that session started.';
 INSERT INTO easeml.coordinator_lease DEFAULT VALUES;
 
-CREATE TABLE easeml.coordinators (
+CREATE TABLE IF NOT EXISTS easeml.coordinators (
     lease_number bigint PRIMARY KEY,
     host text NOT NULL,
     process_id integer NOT NULL,
