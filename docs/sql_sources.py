@@ -96,7 +96,7 @@ def routines(text: str) -> list[Routine]:
         for signature, comment in comments(text, kind)
     }
     found = []
-    for match in re.finditer(r"^CREATE (FUNCTION|PROCEDURE) easeml\.(\w+)\s*\(", text, re.MULTILINE):
+    for match in re.finditer(r"^CREATE OR REPLACE (FUNCTION|PROCEDURE) easeml\.(\w+)\s*\(", text, re.MULTILINE):
         kind, name = match.groups()
         inside = bracketed(text, match.end() - 1)
         arguments = split_arguments(inside)
@@ -117,7 +117,8 @@ def type_of(argument: str) -> str:
 
 def relations(text: str, kind: str) -> list[Relation]:
     """Read tables or views; a view's columns are those that have comments, and all have."""
-    found = {name: Relation(name) for name in re.findall(rf"^CREATE {kind} easeml\.(\w+)", text, re.MULTILINE)}
+    created = rf"^CREATE (?:OR REPLACE )?{kind} (?:IF NOT EXISTS )?easeml\.(\w+)"
+    found = {name: Relation(name) for name in re.findall(created, text, re.MULTILINE)}
     for name, comment in comments(text, kind):
         found[name].comment = comment
     for path, comment in comments(text, "COLUMN"):

@@ -25,11 +25,12 @@ CREATE TABLE IF NOT EXISTS easeml.datasets (
     packing_xid xid8,
     explanations jsonb NOT NULL DEFAULT '{}',
     row_key text,
-    shuffle text CHECK (shuffle IN ('across', 'within')),
-    n_moved_bytes bigint CHECK (n_moved_bytes >= 0),
     UNIQUE (tenant, dataset_name, version),
     UNIQUE (dataset_id, tenant)  -- children carry (id, tenant) so that no row can hang on another tenant's parent
 );
+ALTER TABLE easeml.datasets
+    ADD COLUMN IF NOT EXISTS shuffle text CHECK (shuffle IN ('across', 'within')),
+    ADD COLUMN IF NOT EXISTS n_moved_bytes bigint CHECK (n_moved_bytes >= 0);
 COMMENT ON TABLE easeml.datasets IS 'Registered datasets, one row for each version.';
 COMMENT ON COLUMN easeml.datasets.encoder IS
     'How columns become numbers, with statistics of the training rows; prediction applies the same encoding.';
@@ -53,11 +54,12 @@ CREATE TABLE IF NOT EXISTS easeml.partitions (
     n_test_rows bigint NOT NULL CHECK (n_test_rows BETWEEN 0 AND 1000000000000),
     n_bytes bigint NOT NULL CHECK (n_bytes BETWEEN 0 AND 100000000000000),
     checksum bigint NOT NULL,
-    n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0),
-    home_segment_id integer REFERENCES easeml.segments,
     PRIMARY KEY (dataset_id, partition_number),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE
 );
+ALTER TABLE easeml.partitions
+    ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0),
+    ADD COLUMN IF NOT EXISTS home_segment_id integer REFERENCES easeml.segments;
 COMMENT ON TABLE easeml.partitions IS 'The partitions of each dataset; a training unit reads one of them.';
 COMMENT ON COLUMN easeml.partitions.n_kept_bytes IS 'The part of n_bytes that is in blocks of an earlier version.';
 CREATE INDEX IF NOT EXISTS partitions_home_segment ON easeml.partitions (home_segment_id);

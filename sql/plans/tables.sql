@@ -50,12 +50,14 @@ INSERT INTO easeml.price_lists (price_list, caveat, is_local, is_shipped) VALUES
     ('local', 'This server''s slots, at 1 for each slot and hour.', true, true),
     ('aws-p3', 'RubberBand''s figures of 2021: about 3 an hour for p3.2xlarge and 24 for p3.16xlarge in its text, '
         '12.24 for p3.8xlarge as its table 2 implies; section 6.2 says 7.50 for p3.16xlarge. 15 s to start, of a warm '
-        'pool. Look up today''s prices.', false, true);
+        'pool. Look up today''s prices.', false, true)
+ON CONFLICT DO NOTHING;
 INSERT INTO easeml.instance_types (price_list, instance_type, device_kind, n_slots, price_per_hour,
     minimum_seconds, start_seconds) VALUES
     ('local', 'cpu slot', 'cpu', 1, 1, 0, 0), ('local', 'cuda slot', 'cuda', 1, 1, 0, 0),
     ('aws-p3', 'p3.2xlarge', 'cuda', 1, 3.06, 60, 15), ('aws-p3', 'p3.8xlarge', 'cuda', 4, 12.24, 60, 15),
-    ('aws-p3', 'p3.16xlarge', 'cuda', 8, 24.48, 60, 15);
+    ('aws-p3', 'p3.16xlarge', 'cuda', 8, 24.48, 60, 15)
+ON CONFLICT DO NOTHING;
 
 -- Plans of runs: what was planned when, and the outcome.
 

@@ -2,9 +2,19 @@
 -- it is built so.
 
 -- The examples of tasks: a table for each, which easeml_owner makes and owns. So the service packs them without running
--- anything of a tenant's.
-CREATE SCHEMA easeml_tasks;
-ALTER SCHEMA easeml_tasks OWNER TO easeml_owner;
+-- anything of a tenant's. Whoever had a schema of that name could have objects in it.
+DO $tasks$
+BEGIN
+    IF to_regnamespace('easeml_tasks') IS NULL THEN
+        CREATE SCHEMA easeml_tasks AUTHORIZATION easeml_owner;
+    ELSIF NOT EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'easeml'
+        WHERE d.refclassid = 'pg_extension'::regclass AND d.classid = 'pg_namespace'::regclass
+            AND d.objid = to_regnamespace('easeml_tasks') AND d.deptype = 'e') THEN
+        RAISE EXCEPTION USING errcode = 'ML004', message = 'schema easeml_tasks is there already',
+            hint = 'Rename or drop it, and create or update the extension again.';
+    END IF;
+END
+$tasks$;
 COMMENT ON SCHEMA easeml_tasks IS
     'Examples of the tasks of easeml; tenants see theirs through the views that easeml.create_task makes.';
 

@@ -7,10 +7,12 @@ CREATE TABLE IF NOT EXISTS easeml.tenancy (
     seed bigint NOT NULL DEFAULT 0,
     max_wait_seconds double precision NOT NULL DEFAULT 60 CHECK (max_wait_seconds > 0 AND max_wait_seconds <> 'NaN'),
     default_max_runs integer NOT NULL DEFAULT 100 CHECK (default_max_runs > 0),
-    changed_at timestamptz NOT NULL DEFAULT now(),
-    state_copies integer NOT NULL DEFAULT 1 CHECK (state_copies BETWEEN 1 AND 16),
-    node_job_seconds double precision NOT NULL DEFAULT 14400 CHECK (node_job_seconds > 0 AND node_job_seconds <= 1e7)
+    changed_at timestamptz NOT NULL DEFAULT now()
 );
+ALTER TABLE easeml.tenancy
+    ADD COLUMN IF NOT EXISTS state_copies integer NOT NULL DEFAULT 1 CHECK (state_copies BETWEEN 1 AND 16),
+    ADD COLUMN IF NOT EXISTS node_job_seconds double precision NOT NULL DEFAULT 14400
+        CHECK (node_job_seconds > 0 AND node_job_seconds <= 1e7);
 -- The extension inserts no row: a restored dump brings its own.
 COMMENT ON TABLE easeml.tenancy IS 'The policy, prior and seed in use, and what holds for every tenant; no row means '
     'the defaults. easeml.set_policy changes them.';

@@ -26,9 +26,9 @@ CREATE TABLE IF NOT EXISTS easeml.tenant_roles (
     tenant name PRIMARY KEY,
     role regrole UNIQUE,
     since timestamptz NOT NULL DEFAULT now(),
-    role_name name,
-    paced_until timestamptz
+    role_name name
 );
+ALTER TABLE easeml.tenant_roles ADD COLUMN IF NOT EXISTS paced_until timestamptz;
 COMMENT ON TABLE easeml.tenant_roles IS
     'Which role each tenant is. The first request of a role writes its row; easeml.adopt_tenant changes it.';
 COMMENT ON COLUMN easeml.tenant_roles.tenant IS 'The name in the column tenant of all tables: the role''s name when it '

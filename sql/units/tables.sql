@@ -12,9 +12,9 @@ CREATE TABLE IF NOT EXISTS easeml.checkpoints (
     sha256 text NOT NULL CHECK (sha256 ~ '^[0-9a-f]{64}$'),
     state bytea,
     created_at timestamptz NOT NULL DEFAULT now(),
-    is_elsewhere boolean NOT NULL DEFAULT false,
     UNIQUE (checkpoint_id, tenant)
 );
+ALTER TABLE easeml.checkpoints ADD COLUMN IF NOT EXISTS is_elsewhere boolean NOT NULL DEFAULT false;
 ALTER TABLE easeml.checkpoints ALTER state SET STORAGE EXTERNAL;
 ALTER TABLE easeml.checkpoints SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50,
     toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 20000);
@@ -140,15 +140,16 @@ CREATE TABLE IF NOT EXISTS easeml.epoch_metrics (
     r2 double precision,
     n_classes integer,
     metric_error double precision,
-    training_loss double precision,
-    training_seconds double precision,
-    mse double precision,
-    psnr double precision,
-    ssim double precision,
-    token_accuracy double precision,
     measured_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (trial_id, epoch, split)
 );
+ALTER TABLE easeml.epoch_metrics
+    ADD COLUMN IF NOT EXISTS training_loss double precision,
+    ADD COLUMN IF NOT EXISTS training_seconds double precision,
+    ADD COLUMN IF NOT EXISTS mse double precision,
+    ADD COLUMN IF NOT EXISTS psnr double precision,
+    ADD COLUMN IF NOT EXISTS ssim double precision,
+    ADD COLUMN IF NOT EXISTS token_accuracy double precision;
 CREATE INDEX IF NOT EXISTS epoch_metrics_run ON easeml.epoch_metrics (run_id);
 COMMENT ON TABLE easeml.epoch_metrics IS
     'Metrics of a trial after an epoch over a whole split; metric_value is the metric of the run.';

@@ -268,7 +268,8 @@ def test_pgspot_finds_no_error_and_only_the_warnings_that_are_explained(
     tmp_path: Path, extension: str, warnings: set[str]
 ) -> None:
     built = tmp_path / "easeml.sql"
-    text = "\n".join(sources(SQL, extension).values())
+    # In a schema that is there, CREATE OR REPLACE could take somebody's object: install.sql checks that it is empty.
+    text = f"CREATE SCHEMA {extension};\n" + "\n".join(sources(SQL, extension).values())
     # pgspot forgets the quotes of a parameter's name, and stops there.
     built.write_text(text.replace('OUT "precision"', "OUT precise"), encoding="utf-8")
     program = Path(sys.executable).with_name("pgspot")
