@@ -93,13 +93,10 @@ BEGIN
     END IF;
     PERFORM easeml.begin_version(asked.tenant, asked.version,
         asked.arguments || jsonb_build_object('name', asked.dataset_name), asked.dataset_id);
-    UPDATE easeml.datasets d SET task = told ->> 'task', n_outputs = (told ->> 'n_outputs')::integer,
-        block_rows = (told ->> 'rows_of_block')::integer, n_skipped_rows = (told ->> 'n_skipped')::bigint,
-        input_shape = ARRAY(SELECT s::integer FROM jsonb_array_elements_text(told -> 'input_shape') s),
-        packing_seconds = extract(epoch FROM clock_timestamp() - asked.started_at), encoder = told -> 'encoder',
-        packing_xid = NULL, explanations = told -> 'explanations',
-        shuffle = asked.shuffle, n_moved_bytes = (told ->> 'n_moved_bytes')::bigint,
-        options = d.options || jsonb_build_object('block_rows', (told ->> 'rows_of_block')::integer)
+    PERFORM easeml.fill_version(asked.dataset_id, told || jsonb_build_object('block_rows', told -> 'rows_of_block',
+            'n_skipped_rows', told -> 'n_skipped', 'row_key', NULL,
+            'packing_seconds', extract(epoch FROM clock_timestamp() - asked.started_at)));
+    UPDATE easeml.datasets d SET shuffle = asked.shuffle, n_moved_bytes = (told ->> 'n_moved_bytes')::bigint
     WHERE d.dataset_id = asked.dataset_id RETURNING d.* INTO data;
     INSERT INTO easeml.partitions (dataset_id, tenant, partition_number, n_train_rows, n_validation_rows, n_test_rows,
         n_bytes, checksum, home_segment_id)

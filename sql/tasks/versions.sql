@@ -12,23 +12,16 @@ COMMENT ON FUNCTION easeml.pack_task(bigint) IS 'Packs the examples of a task th
 CREATE OR REPLACE FUNCTION easeml.begin_task_version(
     task_id bigint,
     n_partitions integer,
-    block_rows integer,
     settings jsonb
 ) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    INSERT INTO easeml.datasets (tenant, dataset_name, version, source, input_columns, target_column, task, input_shape,
-        n_outputs, n_partitions, placement,
-        validation_fraction, test_fraction, seed, block_rows, options, encoder, packing_xid, row_key)
-    SELECT t.tenant, t.task_name, 1 + coalesce((SELECT max(d.version) FROM easeml.datasets d WHERE d.tenant = t.tenant
-            AND d.dataset_name = t.task_name), 0), t.examples,
-        ARRAY(SELECT i ->> 'column' FROM jsonb_array_elements(t.specification -> 'inputs') i), 'output',
-        'classification', '{1}', 1, begin_task_version.n_partitions, 'shared',
-        (settings ->> 'validation_fraction')::float8, (settings ->> 'test_fraction')::float8,
-        (settings ->> 'seed')::bigint, begin_task_version.block_rows, '{}', '{}',
-        pg_current_xact_id(), 'example_id::text'
+    SELECT easeml.begin_version(t.tenant, 1 + coalesce((SELECT max(d.version) FROM easeml.datasets d
+            WHERE d.tenant = t.tenant AND d.dataset_name = t.task_name), 0),
+        settings || jsonb_build_object('name', t.task_name, 'source', t.examples, 'inputs', (SELECT
+                jsonb_agg(i ->> 'column') FROM jsonb_array_elements(t.specification -> 'inputs') i),
+            'target', 'output', 'n_partitions', begin_task_version.n_partitions, 'placement', 'shared'))
     FROM easeml.tasks t WHERE t.task_id = begin_task_version.task_id
-    RETURNING dataset_id
 $$;
-COMMENT ON FUNCTION easeml.begin_task_version(bigint, integer, integer, jsonb) IS
+COMMENT ON FUNCTION easeml.begin_task_version(bigint, integer, jsonb) IS
     'Inserts a version of a task that this transaction packs; returns its dataset id (internal).';
 
 CREATE OR REPLACE FUNCTION easeml.finish_task_version(dataset_id bigint, task_id bigint, facts jsonb) RETURNS void
@@ -37,27 +30,12 @@ DECLARE
     task easeml.tasks;
 BEGIN
     SELECT t.* INTO task FROM easeml.tasks t WHERE t.task_id = finish_task_version.task_id;
-    INSERT INTO easeml.partitions (dataset_id, tenant, partition_number, n_train_rows, n_validation_rows, n_test_rows,
-        n_bytes, n_kept_bytes, checksum)
-    SELECT b.dataset_id, task.tenant, b.partition_number, coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'train'), 0),
-        coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'validation'), 0),
-        coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'test'), 0), sum(s.n_bytes),
-        coalesce(sum(s.n_bytes) FILTER (WHERE b.holder_id <> b.dataset_id), 0),
-        (facts -> 'checksums' ->> b.partition_number)::bigint
-    FROM easeml.version_blocks b, LATERAL (SELECT octet_length(b.inputs)::bigint + octet_length(b.targets)
-        + pg_column_size(b.row_hashes) AS n_bytes) s
-    WHERE b.dataset_id = finish_task_version.dataset_id GROUP BY b.dataset_id, b.partition_number;
-    UPDATE easeml.datasets d
-    SET task = facts ->> 'task', input_shape = ARRAY(SELECT jsonb_array_elements_text(facts -> 'input_shape')::integer),
-        n_outputs = (facts ->> 'n_outputs')::integer,
-        encoder = facts -> 'encoder', explanations = facts -> 'explanations',
-        packing_seconds = (facts ->> 'packing_seconds')::float8, packing_xid = NULL,
-        n_skipped_rows = (facts ->> 'n_off')::bigint
-    WHERE d.dataset_id = finish_task_version.dataset_id;
+    PERFORM easeml.add_partitions(easeml.fill_version(dataset_id, facts),
+        ARRAY(SELECT jsonb_array_elements_text(facts -> 'checksums')::bigint));
     INSERT INTO easeml.task_versions (dataset_id, tenant, task_id, n_examples, n_off, n_changed,
         n_packed_bytes, n_kept_bytes)
     SELECT p.dataset_id, task.tenant, task.task_id, sum(p.n_train_rows + p.n_validation_rows + p.n_test_rows),
-        (facts ->> 'n_off')::bigint, (facts ->> 'n_changed')::bigint,
+        (facts ->> 'n_skipped_rows')::bigint, (facts ->> 'n_changed')::bigint,
         sum(p.n_bytes - p.n_kept_bytes), sum(p.n_kept_bytes) FROM easeml.partitions p
             WHERE p.dataset_id = finish_task_version.dataset_id GROUP BY p.dataset_id;
     -- Versions that no run trained on, and whose blocks no other version shares, are no longer needed.
