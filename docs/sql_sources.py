@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from easeml_db.postgres.extension_scripts import sources
+
 SOURCES = Path(__file__).resolve().parent.parent / "sql"
 UNITS = ("train_unit", "evaluate_unit", "train_round", "evaluate_round", "train_gang", "evaluate_gang", "pilot_unit")
 
@@ -43,8 +45,7 @@ class Relation:
 
 def sql_text() -> str:
     """All sources of the extension in the order in which they are built."""
-    names = (SOURCES / "sources.txt").read_text(encoding="utf-8").split()
-    return "\n".join((SOURCES / name).read_text(encoding="utf-8") for name in names)
+    return "\n".join(sources(SOURCES).values())
 
 
 def split_arguments(text: str) -> list[str]:
@@ -95,7 +96,7 @@ def routines(text: str) -> list[Routine]:
         for signature, comment in comments(text, kind)
     }
     found = []
-    for match in re.finditer(r"^CREATE (FUNCTION|PROCEDURE) easeml\.(\w+)\s*\(", text, re.MULTILINE):
+    for match in re.finditer(r"^CREATE OR REPLACE (FUNCTION|PROCEDURE) easeml\.(\w+)\s*\(", text, re.MULTILINE):
         kind, name = match.groups()
         inside = bracketed(text, match.end() - 1)
         arguments = split_arguments(inside)
@@ -116,7 +117,8 @@ def type_of(argument: str) -> str:
 
 def relations(text: str, kind: str) -> list[Relation]:
     """Read tables or views; a view's columns are those that have comments, and all have."""
-    found = {name: Relation(name) for name in re.findall(rf"^CREATE {kind} easeml\.(\w+)", text, re.MULTILINE)}
+    created = rf"^CREATE (?:OR REPLACE )?{kind} (?:IF NOT EXISTS )?easeml\.(\w+)"
+    found = {name: Relation(name) for name in re.findall(created, text, re.MULTILINE)}
     for name, comment in comments(text, kind):
         found[name].comment = comment
     for path, comment in comments(text, "COLUMN"):

@@ -11,9 +11,7 @@ from pathlib import Path
 
 from easeml_db import __version__
 from easeml_db.errors import NotAllowed, NotFound
-from easeml_db.postgres.upgrade_script import upgrade_script, upgrades
-
-SOURCES = {"easeml": "sources.txt", "easeml_segment": "segment/sources.txt"}
+from easeml_db.postgres.extension_scripts import SOURCES, fresh_script, update_script, upgrades
 
 
 def sql_folder() -> Path:
@@ -26,11 +24,8 @@ def sql_folder() -> Path:
 
 
 def build(extension: str = "easeml") -> str:
-    """Concatenate the sources of an extension into the text of its file."""
-    folder = sql_folder()
-    names = (folder / SOURCES[extension]).read_text(encoding="utf-8").split()
-    parts = [f"-- {name}\n{(folder / name).read_text(encoding='utf-8')}" for name in names]
-    return "\n".join([f'\\echo Use "CREATE EXTENSION {extension} CASCADE" to load this file. \\quit', *parts])
+    """Return the script that creates an extension."""
+    return fresh_script(sql_folder(), extension)
 
 
 def texts() -> dict[str, str]:
@@ -41,7 +36,7 @@ def texts() -> dict[str, str]:
     return {
         **{path.name: path.read_text(encoding="utf-8") for path in released},
         **{f"{extension}--{__version__}.sql": build(extension) for extension in SOURCES},
-        **{f"easeml--{name}.sql": upgrade_script(folder, name) for name in upgrades(folder)},
+        **{f"easeml--{name}.sql": update_script(folder, name) for name in upgrades(folder)},
     }
 
 

@@ -1,7 +1,12 @@
 -- How far new rows are from those that were trained on. They are read with the rights of the caller.
 
-CREATE FUNCTION easeml.measure_drift(dataset_id bigint, relation oid, options jsonb, OUT rows json, OUT failure jsonb)
-LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp SET enable_hashagg = off SET jit = off AS $$
+CREATE OR REPLACE FUNCTION easeml.measure_drift(
+    dataset_id bigint,
+    relation oid,
+    options jsonb,
+    OUT rows json,
+    OUT failure jsonb
+) LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp SET enable_hashagg = off SET jit = off AS $$
 from easeml_plpy.drift.measure import measure_drift
 return measure_drift(plpy, GD, dataset_id, relation, options)
 $$;
@@ -9,15 +14,15 @@ COMMENT ON FUNCTION easeml.measure_drift(bigint, oid, jsonb) IS
     'Compares the rows of a relation with the training rows of a version of a dataset, with the rights of the caller; '
     'returns rows as a json array, or an error (internal: use easeml.drift).';
 
-CREATE FUNCTION easeml.drift_options(source text, time_column text, every interval, n_rows integer) RETURNS jsonb
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.drift_options(source text, time_column text, every interval, n_rows integer)
+RETURNS jsonb LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT jsonb_build_object('source', source, 'time_column', time_column, 'every', every, 'every_seconds',
         coalesce(date_part('epoch', every), 0), 'n_rows', n_rows)
 $$;
 COMMENT ON FUNCTION easeml.drift_options(text, text, interval, integer) IS 'Returns the arguments of easeml.drift as a '
     'json object, the key under which the results of nodes are found again (internal).';
 
-CREATE FUNCTION easeml.drift_of_nodes(data easeml.datasets, options jsonb) RETURNS json
+CREATE OR REPLACE FUNCTION easeml.drift_of_nodes(data easeml.datasets, options jsonb) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found jsonb := (SELECT j.result -> 'rows' FROM easeml.node_jobs j
@@ -39,7 +44,7 @@ COMMENT ON FUNCTION easeml.drift_of_nodes(easeml.datasets, jsonb) IS
     'Returns what the nodes found when they last measured the drift of a dataset, or refuses (internal).';
 
 -- Not pinned to a search_path: easeml.find_source needs the caller's. All other names have their schema.
-CREATE FUNCTION easeml.drift(
+CREATE OR REPLACE FUNCTION easeml.drift(
     dataset text,
     source text DEFAULT NULL,
     time_column text DEFAULT NULL,

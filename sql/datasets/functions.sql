@@ -3,12 +3,12 @@
 
 -- byteasend returns a bytea unchanged. Declared for arrays, it returns the array's memory as it is, at a thirtieth of
 -- the cost of array_send, which rebuilds each element. array.h defines the layout, and the Python side checks it.
-CREATE FUNCTION easeml.array_bytes(elements anyarray) RETURNS bytea
+CREATE OR REPLACE FUNCTION easeml.array_bytes(elements anyarray) RETURNS bytea
 LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
 COMMENT ON FUNCTION easeml.array_bytes(anyarray) IS
     'Returns an array as the server stores it: dimensions, then the elements side by side (internal).';
 
-CREATE FUNCTION easeml.pack_begun_dataset(dataset_id bigint, OUT n_rows bigint, OUT failure jsonb)
+CREATE OR REPLACE FUNCTION easeml.pack_begun_dataset(dataset_id bigint, OUT n_rows bigint, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.packing.packing import pack_begun_dataset
 return pack_begun_dataset(plpy, GD, dataset_id)
@@ -17,7 +17,7 @@ COMMENT ON FUNCTION easeml.pack_begun_dataset(bigint) IS
     'Shuffles, splits, encodes and packs the source of a dataset that was begun in this transaction, with the rights '
     'of the caller; returns the number of rows or an error (internal: use easeml.create_dataset).';
 
-CREATE FUNCTION easeml.pack_version(action text, request jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.pack_version(action text, request jsonb) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     begun bigint := easeml.request(action, request)::bigint;
@@ -29,7 +29,8 @@ $$;
 COMMENT ON FUNCTION easeml.pack_version(text, jsonb) IS
     'Begins a version of a dataset, and packs it; returns its id (internal).';
 
-CREATE FUNCTION easeml.base_type(type oid) RETURNS oid LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.base_type(type oid) RETURNS oid
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- As easeml_plpy.columns.columns does, also on nodes, which have no easeml.
     WITH RECURSIVE typed AS (SELECT base_type.type UNION ALL SELECT b.typbasetype FROM typed d
         JOIN pg_type b ON b.oid = d.type AND b.typtype = 'd')
@@ -38,7 +39,7 @@ $$;
 COMMENT ON FUNCTION easeml.base_type(oid) IS
     'Returns the type below a domain, however many domains lie between; any other type is its own (internal).';
 
-CREATE FUNCTION easeml.default_inputs(source regclass, others text[]) RETURNS text[]
+CREATE OR REPLACE FUNCTION easeml.default_inputs(source regclass, others text[]) RETURNS text[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(array_agg(a.attname::text ORDER BY a.attnum), '{}') FROM pg_attribute a
     JOIN pg_type t ON t.oid = easeml.base_type(a.atttypid)
@@ -56,7 +57,7 @@ COMMENT ON FUNCTION easeml.default_inputs(regclass, text[]) IS
     'Returns the columns of a source that may help to predict its target: all except those with another role, those '
     'that only identify rows, and those whose types cannot be inputs (internal).';
 
-CREATE FUNCTION easeml.row_numbers(source regclass, columns text[]) RETURNS text[]
+CREATE OR REPLACE FUNCTION easeml.row_numbers(source regclass, columns text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     whole text[] := ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = source AND a.attname = ANY (columns)
@@ -87,7 +88,7 @@ COMMENT ON FUNCTION easeml.row_numbers(regclass, text[]) IS
     'Returns those of the given columns that only number the rows of a source: at least 100 rows with distinct whole '
     'numbers and no gap. Reads with the rights of the caller (internal).';
 
-CREATE FUNCTION easeml.is_small_table(source regclass, inputs text[]) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.is_small_table(source regclass, inputs text[]) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n_rows bigint;
@@ -109,7 +110,7 @@ COMMENT ON FUNCTION easeml.is_small_table(regclass, text[]) IS
     'the rights of the caller (internal).';
 
 -- Not pinned to a search_path: easeml.find_source needs the caller's. All other names have their schema.
-CREATE FUNCTION easeml.create_dataset(
+CREATE OR REPLACE FUNCTION easeml.create_dataset(
     name text,
     source text,
     inputs text[] DEFAULT NULL,
@@ -236,7 +237,7 @@ shuffle: for rows on nodes (segments that are other servers). Their source is a 
 the rows by hash over all nodes with slots, and sends each row at most once, packed; within leaves the rows where they
 are. The nodes pack in the background: CALL easeml.wait_dataset(id) waits for the dataset.$$;
 
-CREATE FUNCTION easeml.find_version(dataset text, version integer) RETURNS easeml.datasets
+CREATE OR REPLACE FUNCTION easeml.find_version(dataset text, version integer) RETURNS easeml.datasets
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     newest easeml.datasets := easeml.find_dataset(dataset);
@@ -255,7 +256,7 @@ $$;
 COMMENT ON FUNCTION easeml.find_version(text, integer) IS
     'Returns a version of your dataset of that name, by default the newest, or raises an error (internal).';
 
-CREATE FUNCTION easeml.dataset_rows(
+CREATE OR REPLACE FUNCTION easeml.dataset_rows(
     dataset text,
     version integer DEFAULT NULL
 ) RETURNS TABLE (row_key text, split text, partition_number integer, fold integer)
@@ -277,7 +278,7 @@ easeml.create_dataset named; without either it is a hash of inputs and target.
 easeml.dataset_info.row_key is the SQL expression that computes it from a row of the source: SELECT s.*, r.split FROM
 sales s JOIN easeml.dataset_rows('sales') r ON r.row_key = s.id::text.$$;
 
-CREATE FUNCTION easeml.refresh_dataset(dataset text) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.refresh_dataset(dataset text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old easeml.datasets := easeml.find_dataset(dataset);
@@ -306,7 +307,7 @@ COMMENT ON FUNCTION easeml.refresh_dataset(text) IS
     'Packs the present rows of the source into a new version of the dataset, with the arguments that created it, and '
     'returns the version''s id. New runs use the new version; earlier runs keep theirs.';
 
-CREATE FUNCTION easeml.drop_dataset(dataset text, cascade boolean DEFAULT false) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.drop_dataset(dataset text, cascade boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('drop_dataset', jsonb_build_object('dataset', dataset, 'cascade', cascade));
@@ -316,7 +317,7 @@ COMMENT ON FUNCTION easeml.drop_dataset(text, boolean) IS
     'Removes a dataset with all its versions. Refuses if it has runs, unless cascade => true, which removes '
     'them, too. The source stays.';
 
-CREATE FUNCTION easeml.grant_use(dataset text, role name, serving_only boolean DEFAULT false) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.grant_use(dataset text, role name, serving_only boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('grant_use',
@@ -328,7 +329,7 @@ $$Lets another role predict with the trials of a dataset, as 'tenant.dataset';
 the role needs no other right. It sees neither the data nor the runs.
 serving_only => true: the role may ask only the trial that easeml.serving shows. Grant again to change that.$$;
 
-CREATE FUNCTION easeml.revoke_use(dataset text, role name) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.revoke_use(dataset text, role name) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('revoke_use', jsonb_build_object('dataset', dataset, 'role', role));
@@ -336,7 +337,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.revoke_use(text, name) IS 'Withdraws what easeml.grant_use granted.';
 
-CREATE FUNCTION easeml.replicate_dataset(dataset text, factor integer) RETURNS integer
+CREATE OR REPLACE FUNCTION easeml.replicate_dataset(dataset text, factor integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN easeml.request('replicate_dataset', jsonb_build_object('dataset', dataset, 'factor', factor))::integer;

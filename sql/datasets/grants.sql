@@ -2,7 +2,7 @@
 
 -- A tenant that keeps a grant uncommitted must not end up with an older grant than one that has granted meanwhile. A
 -- row that never stays shows it: a transaction that writes the same waits until the first has ended.
-CREATE FUNCTION easeml.claim_name(dataset_name text, grantee regrole) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION easeml.claim_name(dataset_name text, grantee regrole) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
 BEGIN
     INSERT INTO easeml.dataset_grants (tenant, dataset_name, grantee)
@@ -17,7 +17,7 @@ $$;
 COMMENT ON FUNCTION easeml.claim_name(text, regrole) IS 'Returns the time of a new grant, later than those of all '
     'other grants of the same name to the role; NULL while another such grant is not committed (internal).';
 
-CREATE FUNCTION easeml.perform_grant_use(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_grant_use(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
@@ -49,7 +49,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_grant_use(name, name, jsonb) IS
     'Lets a role predict, for easeml.grant_use (internal).';
 
-CREATE FUNCTION easeml.perform_revoke_use(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_revoke_use(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM easeml.dataset_grants g

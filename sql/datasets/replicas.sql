@@ -1,6 +1,6 @@
 -- Which segments hold the partitions of datasets with bound placement.
 
-CREATE FUNCTION easeml.place_dataset(dataset_id bigint, factor integer) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.place_dataset(dataset_id bigint, factor integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets;
@@ -59,7 +59,7 @@ COMMENT ON FUNCTION easeml.place_dataset(bigint, integer) IS
     'Gives each partition of a dataset `factor` holders, evenly over the segments that have slots; moves as few '
     'copies as possible (internal).';
 
-CREATE FUNCTION easeml.perform_replicate_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_replicate_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');

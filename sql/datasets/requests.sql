@@ -2,7 +2,7 @@
 -- caller.
 
 -- Everybody may call this, because it reads only its argument.
-CREATE FUNCTION easeml.check_dataset(request jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_dataset(request jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted record;
@@ -111,7 +111,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_dataset(jsonb) IS
     'Refuses arguments of easeml.create_dataset that no dataset can have (internal).';
 
-CREATE FUNCTION easeml.begin_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.begin_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.check_dataset(arguments);
@@ -130,7 +130,7 @@ $$;
 COMMENT ON FUNCTION easeml.begin_dataset(name, name, jsonb) IS
     'Begins the first version of a dataset, for this transaction to pack; returns its id (internal).';
 
-CREATE FUNCTION easeml.refuse_task(asker name, dataset text, instead text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.refuse_task(asker name, dataset text, instead text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM easeml.tasks t WHERE t.tenant = asker AND t.task_name = dataset) THEN
@@ -142,7 +142,7 @@ $$;
 COMMENT ON FUNCTION easeml.refuse_task(name, text, text) IS
     'Refuses an operation on the dataset of a task that the service does itself (internal).';
 
-CREATE FUNCTION easeml.begin_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.begin_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
@@ -160,13 +160,13 @@ $$;
 COMMENT ON FUNCTION easeml.begin_refresh(name, name, jsonb) IS
     'Begins a further version of a dataset, for this transaction to pack; returns its id (internal).';
 
-CREATE FUNCTION easeml.begin_version(
+CREATE OR REPLACE FUNCTION easeml.begin_version(
     asker name,
     version integer,
     arguments jsonb,
     dataset_id bigint DEFAULT nextval('easeml.datasets_dataset_id_seq')
 ) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    -- What packing finds out is filled in by easeml.finish_dataset.
+    -- What packing finds out is filled in by easeml.fill_version.
     INSERT INTO easeml.datasets (dataset_id, tenant, dataset_name, version, source, input_columns, target_column, task,
         input_shape, n_outputs, n_partitions, placement,
         validation_fraction, test_fraction, seed, block_rows, options, encoder, packing_xid) OVERRIDING SYSTEM VALUE
@@ -188,7 +188,20 @@ $$;
 COMMENT ON FUNCTION easeml.begin_version(name, integer, jsonb, bigint) IS
     'Inserts a version of a dataset that this transaction packs; returns its id (internal).';
 
-CREATE FUNCTION easeml.finish_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.fill_version(dataset_id bigint, facts jsonb) RETURNS easeml.datasets
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE easeml.datasets d SET task = f.task, input_shape = f.input_shape, n_outputs = f.n_outputs,
+        block_rows = f.block_rows, n_skipped_rows = f.n_skipped_rows, packing_seconds = f.packing_seconds,
+        encoder = f.encoder, explanations = coalesce(f.explanations, '{}'), row_key = f.row_key, packing_xid = NULL,
+        options = d.options || jsonb_build_object('block_rows', f.block_rows)
+    FROM jsonb_to_record(facts) f(task text, input_shape integer[], n_outputs integer, block_rows integer,
+        n_skipped_rows bigint, packing_seconds float8, encoder jsonb, explanations jsonb, row_key text)
+    WHERE d.dataset_id = fill_version.dataset_id RETURNING d.*
+$$;
+COMMENT ON FUNCTION easeml.fill_version(bigint, jsonb) IS
+    'Records what packing found out about a version of a dataset or task; returns its row (internal).';
+
+CREATE OR REPLACE FUNCTION easeml.finish_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets;
@@ -201,21 +214,15 @@ BEGIN
         PERFORM easeml.fail('ML003',
             format('dataset %s is not being packed by this transaction', arguments ->> 'dataset_id'));
     END IF;
-    SELECT f.* INTO found FROM jsonb_to_record(arguments) f(task text, input_shape integer[], n_outputs integer,
-        block_rows integer, n_skipped_rows bigint,
-        packing_seconds float8, encoder jsonb, explanations jsonb, checksums bigint[], row_key text);
+    SELECT f.* INTO found FROM jsonb_to_record(arguments) f(input_shape integer[], encoder jsonb, explanations jsonb,
+        checksums bigint[], row_key text);
     IF octet_length(found.row_key) > 1000000 THEN
         PERFORM easeml.fail('ML004', 'row_key: expected at most 1000000 bytes');
     END IF;
     PERFORM easeml.check_json('encoder', found.encoder, 33554432, 8);
     PERFORM easeml.check_json('explanations', found.explanations, 1000000, 2);
     PERFORM easeml.check_shape(data, found.input_shape);
-    UPDATE easeml.datasets d SET task = found.task, input_shape = found.input_shape, n_outputs = found.n_outputs,
-        block_rows = found.block_rows,
-        n_skipped_rows = found.n_skipped_rows, packing_seconds = found.packing_seconds, encoder = found.encoder,
-        packing_xid = NULL, explanations = coalesce(found.explanations, '{}'), row_key = found.row_key,
-        options = d.options || jsonb_build_object('block_rows', found.block_rows)
-    WHERE d.dataset_id = data.dataset_id;
+    PERFORM easeml.fill_version(data.dataset_id, arguments);
     -- Their trigger sums up what the tenant keeps, now with the encoder.
     PERFORM easeml.add_partitions(data, found.checksums);
     IF data.placement = 'bound' THEN
@@ -231,7 +238,7 @@ COMMENT ON FUNCTION easeml.finish_dataset(name, name, jsonb) IS
     'Records the results of packing, after which nobody can add to the dataset (internal).';
 
 -- VOLATILE, so that it sees what the statement that inserts a block has done before: it may have finished the dataset.
-CREATE FUNCTION easeml.is_being_packed(dataset_id bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.is_being_packed(dataset_id bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = is_being_packed.dataset_id
@@ -241,19 +248,20 @@ $$;
 COMMENT ON FUNCTION easeml.is_being_packed(bigint) IS
     'Returns whether the current transaction is packing the given dataset of yours (internal).';
 
-CREATE FUNCTION easeml.add_partitions(data easeml.datasets, checksums bigint[]) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.add_partitions(data easeml.datasets, checksums bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- The rows are counted here, not reported by the packing role. Only the checksum is taken on trust, and it proves
     -- rows to their own tenant alone.
     INSERT INTO easeml.partitions (dataset_id, tenant, partition_number, n_train_rows, n_validation_rows,
-        n_test_rows, n_bytes, checksum)
+        n_test_rows, n_bytes, n_kept_bytes, checksum)
     SELECT data.dataset_id, data.tenant, b.partition_number, coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'train'),
         0), coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'validation'), 0),
-        coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'test'), 0), sum(octet_length(b.inputs)::bigint
-            + octet_length(b.targets) + coalesce(pg_column_size(b.row_keys), pg_column_size(b.row_hashes), 0)),
-        checksums[b.partition_number + 1]
-    FROM easeml.blocks b WHERE b.dataset_id = data.dataset_id GROUP BY b.partition_number;
+        coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'test'), 0), sum(s.n_bytes),
+        coalesce(sum(s.n_bytes) FILTER (WHERE b.holder_id <> b.dataset_id), 0), checksums[b.partition_number + 1]
+    FROM easeml.version_blocks b, LATERAL (SELECT octet_length(b.inputs)::bigint + octet_length(b.targets)
+        + coalesce(pg_column_size(b.row_keys), pg_column_size(b.row_hashes), 0) AS n_bytes) s
+    WHERE b.dataset_id = data.dataset_id GROUP BY b.partition_number;
     IF (SELECT count(*) FILTER (WHERE p.n_train_rows > 0 AND p.partition_number < data.n_partitions)
         FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id) <> data.n_partitions THEN
         PERFORM easeml.fail('ML004', format('dataset %s: expected %s partitions with rows to train on, numbered from 0',
@@ -264,7 +272,7 @@ $$;
 COMMENT ON FUNCTION easeml.add_partitions(easeml.datasets, bigint[]) IS
     'Records the partitions of the packed blocks, and refuses if one is missing (internal).';
 
-CREATE FUNCTION easeml.check_shape(data easeml.datasets, input_shape integer[]) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_shape(data easeml.datasets, input_shape integer[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     row_bytes numeric;
@@ -285,7 +293,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_shape(easeml.datasets, integer[]) IS
     'Refuses an input shape that does not match the packed rows (internal).';
 
-CREATE FUNCTION easeml.refuse_unpacked() RETURNS trigger
+CREATE OR REPLACE FUNCTION easeml.refuse_unpacked() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM easeml.datasets d WHERE d.dataset_id = NEW.dataset_id AND d.packing_xid IS NOT NULL) THEN
@@ -296,10 +304,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.refuse_unpacked() IS 'Refuses to commit a dataset that was begun but not packed (trigger).';
+DROP TRIGGER IF EXISTS dataset_is_packed ON easeml.datasets;
 CREATE CONSTRAINT TRIGGER dataset_is_packed AFTER INSERT ON easeml.datasets DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (NEW.packing_xid IS NOT NULL) EXECUTE FUNCTION easeml.refuse_unpacked();
 
-CREATE FUNCTION easeml.perform_drop_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_drop_dataset(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     newest easeml.datasets;

@@ -1,7 +1,7 @@
 -- Datasets of rows that lie on other servers. A tenant asks, the coordinator has the nodes pack, and records the
 -- dataset at the end.
 
-CREATE FUNCTION easeml.foreign_places(relation regclass) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.foreign_places(relation regclass) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own text;
@@ -49,7 +49,7 @@ COMMENT ON FUNCTION easeml.foreign_places(regclass) IS
     'Returns the tables on other servers that a table of foreign partitions stands for, as [{"server", "table", '
     '"partition", "service", "database", "port"}]; NULL if it has none (internal).';
 
-CREATE FUNCTION easeml.cluster_places(relation regclass) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.cluster_places(relation regclass) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     workers text;
@@ -71,7 +71,7 @@ $$;
 COMMENT ON FUNCTION easeml.cluster_places(regclass) IS 'Returns a table that Citus distributes from this server, as '
     '[{"table", "workers"}], to be resolved by one of them; NULL if Citus does not distribute it (internal).';
 
-CREATE FUNCTION easeml.listed_places(source text) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.listed_places(source text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     listed jsonb;
@@ -96,7 +96,7 @@ $$;
 COMMENT ON FUNCTION easeml.listed_places(text) IS
     'Returns the tables that a json object names, as [{"segment", "table"}] (internal).';
 
-CREATE FUNCTION easeml.places_of(source text, relation regclass) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.places_of(source text, relation regclass) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN source ~ '^\s*\{' THEN easeml.listed_places(source)
         ELSE coalesce(easeml.foreign_places(relation), easeml.cluster_places(relation)) END
@@ -104,7 +104,7 @@ $$;
 COMMENT ON FUNCTION easeml.places_of(text, regclass) IS
     'Returns the tables on nodes that a source stands for; NULL if its rows are here (internal).';
 
-CREATE FUNCTION easeml.segment_of_place(place jsonb) RETURNS easeml.segments
+CREATE OR REPLACE FUNCTION easeml.segment_of_place(place jsonb) RETURNS easeml.segments
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.segments;
@@ -157,7 +157,7 @@ $$;
 COMMENT ON FUNCTION easeml.segment_of_place(jsonb) IS
     'Returns the segment whose server has a table, or refuses (internal).';
 
-CREATE FUNCTION easeml.tables_by_segment(places jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.tables_by_segment(places jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF jsonb_array_length(places) > 1000 OR EXISTS (SELECT FROM jsonb_array_elements(places) p
@@ -179,7 +179,7 @@ $$;
 COMMENT ON FUNCTION easeml.tables_by_segment(jsonb) IS
     'Returns the tables of a source by segment, or refuses a table that is on no segment (internal).';
 
-CREATE FUNCTION easeml.holders_of(shuffle text, tables jsonb) RETURNS text[]
+CREATE OR REPLACE FUNCTION easeml.holders_of(shuffle text, tables jsonb) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     able text[] := ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.service IS NOT NULL AND EXISTS (SELECT
@@ -202,7 +202,7 @@ $$;
 COMMENT ON FUNCTION easeml.holders_of(text, jsonb) IS
     'Returns the segments that are nodes with slots; refuses if rows would be where nothing trains (internal).';
 
-CREATE FUNCTION easeml.begin_packing(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.begin_packing(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old easeml.datasets;
@@ -256,7 +256,7 @@ $$;
 COMMENT ON FUNCTION easeml.begin_packing(name, name, jsonb) IS
     'Records a dataset of rows on nodes for the service to pack; returns the id that it will have (internal).';
 
-CREATE FUNCTION easeml.ask_for_packing(arguments jsonb, relation regclass) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.ask_for_packing(arguments jsonb, relation regclass) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- If a table of this server stands for those of the nodes, its types are the right definition.
@@ -287,7 +287,7 @@ $$;
 COMMENT ON FUNCTION easeml.ask_for_packing(jsonb, regclass) IS
     'Asks the service to pack rows on nodes; returns the id that the dataset will have (internal).';
 
-CREATE FUNCTION easeml.refuse_unpacked_dataset(tenant name, dataset text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.refuse_unpacked_dataset(tenant name, dataset text) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.packings;
@@ -308,7 +308,7 @@ $$;
 COMMENT ON FUNCTION easeml.refuse_unpacked_dataset(name, text) IS
     'Raises the error that a dataset on nodes is still being packed, or could not be packed (internal).';
 
-CREATE FUNCTION easeml.refuse_rows_elsewhere(data easeml.datasets, what text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.refuse_rows_elsewhere(data easeml.datasets, what text) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF data.shuffle IS NOT NULL THEN
@@ -320,7 +320,7 @@ $$;
 COMMENT ON FUNCTION easeml.refuse_rows_elsewhere(easeml.datasets, text) IS
     'Refuses an operation that needs packed rows on this server (internal).';
 
-CREATE PROCEDURE easeml.wait_dataset(dataset_id bigint, timeout_seconds double precision DEFAULT NULL)
+CREATE OR REPLACE PROCEDURE easeml.wait_dataset(dataset_id bigint, timeout_seconds double precision DEFAULT NULL)
 LANGUAGE plpgsql AS $$
 DECLARE
     asked easeml.packings;

@@ -1,6 +1,6 @@
 -- How the service finds, opens and records the packing of rows on nodes.
 
-CREATE FUNCTION easeml.next_packing(busy name[] DEFAULT '{}') RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.next_packing(busy name[] DEFAULT '{}') RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asked easeml.packings;
@@ -22,7 +22,7 @@ $$;
 COMMENT ON FUNCTION easeml.next_packing(name[]) IS 'Returns the number and tenant of the next dataset that the service '
     'is to pack on nodes, skipping tenants that are busy; NULL if there is none (internal).';
 
-CREATE FUNCTION easeml.wanted_packings() RETURNS bigint[]
+CREATE OR REPLACE FUNCTION easeml.wanted_packings() RETURNS bigint[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- One that is recorded is a dataset.
     SELECT ARRAY(SELECT k.dataset_id FROM easeml.packings k WHERE k.failed_at IS NULL UNION ALL SELECT d.dataset_id
@@ -31,7 +31,7 @@ $$;
 COMMENT ON FUNCTION easeml.wanted_packings() IS
     'Returns the datasets of rows on nodes that nobody has dropped (internal).';
 
-CREATE FUNCTION easeml.open_packing(dataset_id bigint) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.open_packing(dataset_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asked easeml.packings;
@@ -55,7 +55,7 @@ $$;
 COMMENT ON FUNCTION easeml.open_packing(bigint) IS
     'Returns everything needed to pack a dataset on nodes; NULL if it is no longer wanted (internal).';
 
-CREATE FUNCTION easeml.note_packing(
+CREATE OR REPLACE FUNCTION easeml.note_packing(
     dataset_id bigint,
     problem jsonb,
     is_failed boolean,
@@ -72,7 +72,7 @@ $$;
 COMMENT ON FUNCTION easeml.note_packing(bigint, jsonb, boolean, bigint) IS
     'Records why a dataset of rows on nodes is not packed yet, or will not be (internal).';
 
-CREATE FUNCTION easeml.settle_packing(step text, told jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.settle_packing(step text, told jsonb) RETURNS jsonb
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.packing.on_nodes.steps import settle_packing
 return settle_packing(plpy, GD, step, told)
@@ -81,7 +81,7 @@ COMMENT ON FUNCTION easeml.settle_packing(text, jsonb) IS
     'Combines what all nodes found in a step of packing, and returns what follows. The steps of a dataset are one '
     'transaction, which keeps what nodes sent in temporary tables (internal).';
 
-CREATE FUNCTION easeml.finish_packing(told jsonb, lease_number bigint) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.finish_packing(told jsonb, lease_number bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asked easeml.packings;
@@ -93,13 +93,10 @@ BEGIN
     END IF;
     PERFORM easeml.begin_version(asked.tenant, asked.version,
         asked.arguments || jsonb_build_object('name', asked.dataset_name), asked.dataset_id);
-    UPDATE easeml.datasets d SET task = told ->> 'task', n_outputs = (told ->> 'n_outputs')::integer,
-        block_rows = (told ->> 'rows_of_block')::integer, n_skipped_rows = (told ->> 'n_skipped')::bigint,
-        input_shape = ARRAY(SELECT s::integer FROM jsonb_array_elements_text(told -> 'input_shape') s),
-        packing_seconds = extract(epoch FROM clock_timestamp() - asked.started_at), encoder = told -> 'encoder',
-        packing_xid = NULL, explanations = told -> 'explanations',
-        shuffle = asked.shuffle, n_moved_bytes = (told ->> 'n_moved_bytes')::bigint,
-        options = d.options || jsonb_build_object('block_rows', (told ->> 'rows_of_block')::integer)
+    PERFORM easeml.fill_version(asked.dataset_id, told || jsonb_build_object('block_rows', told -> 'rows_of_block',
+            'n_skipped_rows', told -> 'n_skipped', 'row_key', NULL,
+            'packing_seconds', extract(epoch FROM clock_timestamp() - asked.started_at)));
+    UPDATE easeml.datasets d SET shuffle = asked.shuffle, n_moved_bytes = (told ->> 'n_moved_bytes')::bigint
     WHERE d.dataset_id = asked.dataset_id RETURNING d.* INTO data;
     INSERT INTO easeml.partitions (dataset_id, tenant, partition_number, n_train_rows, n_validation_rows, n_test_rows,
         n_bytes, checksum, home_segment_id)

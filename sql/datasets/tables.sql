@@ -1,6 +1,6 @@
 -- Datasets: a registered source, shuffled once, split, and packed into blocks over partitions.
 
-CREATE TABLE easeml.datasets (
+CREATE TABLE IF NOT EXISTS easeml.datasets (
     dataset_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant name NOT NULL,
     dataset_name text NOT NULL CHECK (dataset_name <> '' AND length(dataset_name) <= 200),
@@ -25,11 +25,12 @@ CREATE TABLE easeml.datasets (
     packing_xid xid8,
     explanations jsonb NOT NULL DEFAULT '{}',
     row_key text,
-    shuffle text CHECK (shuffle IN ('across', 'within')),
-    n_moved_bytes bigint CHECK (n_moved_bytes >= 0),
     UNIQUE (tenant, dataset_name, version),
     UNIQUE (dataset_id, tenant)  -- children carry (id, tenant) so that no row can hang on another tenant's parent
 );
+ALTER TABLE easeml.datasets
+    ADD COLUMN IF NOT EXISTS shuffle text CHECK (shuffle IN ('across', 'within')),
+    ADD COLUMN IF NOT EXISTS n_moved_bytes bigint CHECK (n_moved_bytes >= 0);
 COMMENT ON TABLE easeml.datasets IS 'Registered datasets, one row for each version.';
 COMMENT ON COLUMN easeml.datasets.encoder IS
     'How columns become numbers, with statistics of the training rows; prediction applies the same encoding.';
@@ -44,7 +45,7 @@ COMMENT ON COLUMN easeml.datasets.row_key IS
 COMMENT ON COLUMN easeml.datasets.options IS
     'Further arguments of create_dataset, kept so that refresh_dataset can repeat them.';
 
-CREATE TABLE easeml.partitions (
+CREATE TABLE IF NOT EXISTS easeml.partitions (
     dataset_id bigint NOT NULL,
     tenant name NOT NULL,
     partition_number integer NOT NULL CHECK (partition_number BETWEEN 0 AND 9999),
@@ -53,20 +54,21 @@ CREATE TABLE easeml.partitions (
     n_test_rows bigint NOT NULL CHECK (n_test_rows BETWEEN 0 AND 1000000000000),
     n_bytes bigint NOT NULL CHECK (n_bytes BETWEEN 0 AND 100000000000000),
     checksum bigint NOT NULL,
-    n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0),
-    home_segment_id integer REFERENCES easeml.segments,
     PRIMARY KEY (dataset_id, partition_number),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE
 );
+ALTER TABLE easeml.partitions
+    ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0),
+    ADD COLUMN IF NOT EXISTS home_segment_id integer REFERENCES easeml.segments;
 COMMENT ON TABLE easeml.partitions IS 'The partitions of each dataset; a training unit reads one of them.';
 COMMENT ON COLUMN easeml.partitions.n_kept_bytes IS 'The part of n_bytes that is in blocks of an earlier version.';
-CREATE INDEX partitions_home_segment ON easeml.partitions (home_segment_id);
+CREATE INDEX IF NOT EXISTS partitions_home_segment ON easeml.partitions (home_segment_id);
 COMMENT ON COLUMN easeml.partitions.home_segment_id IS
     'The segment whose server got its blocks when it was packed; null: they are in easeml.blocks.';
 COMMENT ON COLUMN easeml.partitions.checksum IS
     'CRC-32 over inputs and targets of its training blocks, block after block; easeml.replay refuses other rows.';
 
-CREATE TABLE easeml.replicas (
+CREATE TABLE IF NOT EXISTS easeml.replicas (
     dataset_id bigint NOT NULL,
     tenant name NOT NULL,
     partition_number integer NOT NULL,
@@ -77,9 +79,9 @@ CREATE TABLE easeml.replicas (
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE
 );
 COMMENT ON TABLE easeml.replicas IS 'Which segments hold which partition of the datasets with bound placement.';
-CREATE INDEX replicas_segment ON easeml.replicas (segment_id);
+CREATE INDEX IF NOT EXISTS replicas_segment ON easeml.replicas (segment_id);
 
-CREATE TABLE easeml.row_copies (
+CREATE TABLE IF NOT EXISTS easeml.row_copies (
     copy_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     dataset_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -92,14 +94,14 @@ CREATE TABLE easeml.row_copies (
     seconds double precision NOT NULL CHECK (seconds >= 0 AND seconds < 1e9),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX row_copies_dataset ON easeml.row_copies (dataset_id, tenant);
-CREATE INDEX row_copies_run ON easeml.row_copies (run_id);
+CREATE INDEX IF NOT EXISTS row_copies_dataset ON easeml.row_copies (dataset_id, tenant);
+CREATE INDEX IF NOT EXISTS row_copies_run ON easeml.row_copies (run_id);
 COMMENT ON TABLE easeml.row_copies IS
     'Packed rows that were copied to a node when its first unit needed them; they stay as long as the dataset.';
 COMMENT ON COLUMN easeml.row_copies.run_id IS 'The run whose unit needed them.';
 COMMENT ON COLUMN easeml.row_copies.n_bytes IS 'Bytes on the wire.';
 
-CREATE TABLE easeml.packings (
+CREATE TABLE IF NOT EXISTS easeml.packings (
     dataset_id bigint PRIMARY KEY,
     tenant name NOT NULL,
     dataset_name text NOT NULL,
@@ -122,7 +124,7 @@ COMMENT ON COLUMN easeml.packings.places IS 'The tables, by segment.';
 COMMENT ON COLUMN easeml.packings.not_before IS 'When the service tries again, after a node did not answer.';
 COMMENT ON COLUMN easeml.packings.problem IS 'What it waits for, or why it failed: the parts of an error.';
 
-CREATE TABLE easeml.blocks (
+CREATE TABLE IF NOT EXISTS easeml.blocks (
     dataset_id bigint NOT NULL,
     tenant name NOT NULL,
     split text NOT NULL CHECK (split IN ('train', 'validation', 'test')),
@@ -148,7 +150,7 @@ COMMENT ON COLUMN easeml.blocks.row_keys IS
 COMMENT ON COLUMN easeml.blocks.row_hashes IS
     'The hash of each row of a source without a key, for easeml.dataset_rows.';
 
-CREATE TABLE easeml.kept_blocks (
+CREATE TABLE IF NOT EXISTS easeml.kept_blocks (
     dataset_id bigint NOT NULL,
     tenant name NOT NULL,
     split text NOT NULL,
@@ -160,12 +162,12 @@ CREATE TABLE easeml.kept_blocks (
     FOREIGN KEY (holder_id, split, partition_number, block_number) REFERENCES easeml.blocks (dataset_id, split,
         partition_number, block_number)
 );
-CREATE INDEX kept_blocks_holder ON easeml.kept_blocks (holder_id, split, partition_number, block_number);
+CREATE INDEX IF NOT EXISTS kept_blocks_holder ON easeml.kept_blocks (holder_id, split, partition_number, block_number);
 COMMENT ON TABLE easeml.kept_blocks IS
     'Blocks that a version of a task shares with an earlier one, under the same split, partition and number.';
 COMMENT ON COLUMN easeml.kept_blocks.holder_id IS 'The version that has the block in easeml.blocks.';
 
-CREATE TABLE easeml.dataset_grants (
+CREATE TABLE IF NOT EXISTS easeml.dataset_grants (
     tenant name NOT NULL,
     dataset_name text NOT NULL,
     grantee regrole NOT NULL,
@@ -174,7 +176,7 @@ CREATE TABLE easeml.dataset_grants (
     grantee_name name,
     PRIMARY KEY (tenant, dataset_name, grantee)
 );
-CREATE INDEX dataset_grants_grantee ON easeml.dataset_grants (grantee, dataset_name);
+CREATE INDEX IF NOT EXISTS dataset_grants_grantee ON easeml.dataset_grants (grantee, dataset_name);
 COMMENT ON TABLE easeml.dataset_grants IS 'Roles that may predict with the trials of a dataset (easeml.grant_use).';
 COMMENT ON COLUMN easeml.dataset_grants.granted_at IS 'Of several grants of one name the oldest answers. Null: an open '
     'transaction granted that name to the role, too, so this one answers as tenant.dataset only.';
@@ -182,7 +184,7 @@ COMMENT ON COLUMN easeml.dataset_grants.grantee_name IS 'Name of the role in a d
 COMMENT ON COLUMN easeml.dataset_grants.serving_only IS
     'Whether the role may ask only the trial that answers by default.';
 
-CREATE TABLE easeml.prediction_audits (
+CREATE TABLE IF NOT EXISTS easeml.prediction_audits (
     tenant name NOT NULL,
     dataset_name text NOT NULL,
     since timestamptz NOT NULL DEFAULT now(),
@@ -191,7 +193,7 @@ CREATE TABLE easeml.prediction_audits (
 COMMENT ON TABLE easeml.prediction_audits IS
     'Datasets whose tenant wants to know who predicts with them (easeml.set_prediction_audit).';
 
-CREATE TABLE easeml.prediction_log (
+CREATE TABLE IF NOT EXISTS easeml.prediction_log (
     tenant name NOT NULL,
     dataset_name text NOT NULL,
     day date NOT NULL,

@@ -1,6 +1,6 @@
 -- BI tools read views: flat, typed, and under the row-level security of the reader.
 
-CREATE VIEW easeml.dataset_info WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.dataset_info WITH (security_invoker) AS
 SELECT d.dataset_id, d.tenant::text AS tenant, d.dataset_name, d.version, d.source, d.input_columns, d.target_column,
     d.task, d.input_shape, d.n_outputs,
     d.n_partitions, p.n_train_rows, p.n_validation_rows, p.n_test_rows, d.n_skipped_rows, p.n_bytes, d.seed,
@@ -20,7 +20,7 @@ LEFT JOIN (SELECT dataset_id, sum(n_train_rows)::bigint AS n_train_rows,
            FROM easeml.partitions GROUP BY dataset_id) p USING (dataset_id);
 COMMENT ON VIEW easeml.dataset_info IS 'Your datasets with their sizes, one row for each version.';
 
-CREATE VIEW easeml.version_blocks WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.version_blocks WITH (security_invoker) AS
 SELECT b.dataset_id, b.tenant, b.split, b.partition_number, b.block_number, b.n_rows, b.inputs, b.targets, b.row_keys,
     b.row_hashes, b.dataset_id AS holder_id
 FROM easeml.blocks b
@@ -43,7 +43,7 @@ COMMENT ON COLUMN easeml.version_blocks.row_keys IS 'As in easeml.blocks.';
 COMMENT ON COLUMN easeml.version_blocks.row_hashes IS 'As in easeml.blocks.';
 COMMENT ON COLUMN easeml.version_blocks.holder_id IS 'The version that holds the block.';
 
-CREATE VIEW easeml.partition_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.partition_status WITH (security_invoker) AS
 SELECT p.dataset_id, d.tenant::text AS tenant, d.dataset_name, d.version, p.partition_number, p.n_train_rows,
     p.n_validation_rows, p.n_test_rows, p.n_bytes,
     CASE d.placement WHEN 'bound' THEN ARRAY(SELECT g.segment_name FROM easeml.replicas c
@@ -53,17 +53,17 @@ SELECT p.dataset_id, d.tenant::text AS tenant, d.dataset_name, d.version, p.part
 FROM easeml.partitions p JOIN easeml.datasets d USING (dataset_id);
 COMMENT ON VIEW easeml.partition_status IS 'Partitions of datasets, with their sizes and the segments that hold them.';
 
-CREATE VIEW easeml.architectures WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.architectures WITH (security_invoker) AS
 SELECT a.architecture, a.trainer, a.tasks, a.input_ranks, a.summary, a.hyperparameters, a.made_for
 FROM easeml.list_architectures() a;
 COMMENT ON VIEW easeml.architectures IS
     'Architectures that easeml.select_models can train, with their hyperparameters.';
 
-CREATE VIEW easeml.metrics WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.metrics WITH (security_invoker) AS
 SELECT m.metric, m.task, m.is_higher_better, m.is_default, m.summary FROM easeml.list_metrics() m;
 COMMENT ON VIEW easeml.metrics IS 'Metrics by which a run can rank its trials.';
 
-CREATE VIEW easeml.templates WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.templates WITH (security_invoker) AS
 SELECT t.place, t.template, t.workload, t.input, t.output, t.candidates,
     easeml.template_architectures(t.template) AS architectures FROM easeml.list_templates() t;
 COMMENT ON VIEW easeml.templates IS 'Kinds of tasks, by the shapes of their inputs and outputs: the first template '
@@ -78,7 +78,7 @@ COMMENT ON COLUMN easeml.templates.candidates IS 'Candidates that the ease.ml pa
 COMMENT ON COLUMN easeml.templates.architectures IS
     'Architectures that may learn it, as far as they fit the sizes: easeml''s own first, then registered ones.';
 
-CREATE VIEW easeml.task_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.task_status WITH (security_invoker) AS
 SELECT t.task_id, t.tenant::text AS tenant, t.task_name, t.program, t.template, t.place, t.examples,
     d.version AS newest_version, v.n_examples, v.n_off,
     v.n_packed_bytes, v.n_kept_bytes, t.n_pending, t.pending_since, t.wanted_at, t.problem, t.run_after_examples,
@@ -180,7 +180,7 @@ COMMENT ON COLUMN easeml.metrics.is_higher_better IS 'Whether a higher value is 
 COMMENT ON COLUMN easeml.metrics.is_default IS 'Whether a run of that task uses it by default.';
 COMMENT ON COLUMN easeml.metrics.summary IS 'What it measures.';
 
-CREATE VIEW easeml.packing_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.packing_status WITH (security_invoker) AS
 SELECT k.dataset_id, k.tenant::text AS tenant, k.dataset_name, k.version, k.shuffle, k.places, k.asked_at, k.started_at,
     CASE WHEN k.failed_at IS NOT NULL THEN 'failed' WHEN k.problem IS NOT NULL THEN 'waiting'
         WHEN k.started_at IS NOT NULL THEN 'packing' ELSE 'queued' END AS status,
@@ -199,7 +199,7 @@ COMMENT ON COLUMN easeml.packing_status.status IS 'queued, packing, waiting (the
 COMMENT ON COLUMN easeml.packing_status.problem IS 'What it waits for, or why it failed.';
 COMMENT ON COLUMN easeml.packing_status.hint IS 'What to do about it.';
 
-CREATE VIEW easeml.node_job_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.node_job_status WITH (security_invoker) AS
 SELECT j.job_id, j.tenant::text AS tenant, j.kind, j.dataset_id, j.trial_id, j.places,
     j.asked_at, j.started_at, j.ended_at,
     CASE WHEN j.ended_at IS NOT NULL THEN CASE WHEN j.problem IS NULL THEN 'done'

@@ -2,7 +2,7 @@
 -- shows a role the blocks and states of its own datasets only, and easeml.examined_trial refuses every other role with
 -- an explanation. They are open to everybody so that all get that explanation.
 
-CREATE FUNCTION easeml.examined_trial(
+CREATE OR REPLACE FUNCTION easeml.examined_trial(
     dataset text,
     trial_id bigint,
     OUT dataset_name text,
@@ -81,7 +81,7 @@ COMMENT ON FUNCTION easeml.examined_trial(text, bigint) IS
     'Returns the named trial of a dataset whose rows you may see, by default the one that answers predictions. '
     'Refuses everybody else (internal).';
 
-CREATE FUNCTION easeml.examine_trial(
+CREATE OR REPLACE FUNCTION easeml.examine_trial(
     subject text,
     dataset text,
     trial_id bigint,
@@ -96,7 +96,7 @@ COMMENT ON FUNCTION easeml.examine_trial(text, text, bigint, jsonb) IS
     'Lets a trial predict held-out rows that the caller may see, and returns the results as a json array of rows, or '
     'an error (internal: use easeml.evaluate and the functions beside it).';
 
-CREATE FUNCTION easeml.examination(subject text, dataset text, trial_id bigint, options jsonb) RETURNS json
+CREATE OR REPLACE FUNCTION easeml.examination(subject text, dataset text, trial_id bigint, options jsonb) RETURNS json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer record := easeml.examine_trial(subject, dataset, trial_id, options);
@@ -108,7 +108,7 @@ $$;
 COMMENT ON FUNCTION easeml.examination(text, text, bigint, jsonb) IS
     'Returns what easeml.examine_trial returns, or raises its error (internal).';
 
-CREATE FUNCTION easeml.evaluate(
+CREATE OR REPLACE FUNCTION easeml.evaluate(
     dataset text,
     trial_id bigint DEFAULT NULL,
     threshold double precision DEFAULT NULL,
@@ -136,7 +136,7 @@ positive: the class that precision, recall, f1 and specificity are about; by def
 threshold: a row whose positive class has at least this probability (0 to 1) counts as positive; by default each row
     counts as its most probable class.$$;
 
-CREATE FUNCTION easeml.confusion_matrix(
+CREATE OR REPLACE FUNCTION easeml.confusion_matrix(
     dataset text,
     trial_id bigint DEFAULT NULL,
     split text DEFAULT 'test',
@@ -158,7 +158,7 @@ $$Counts the rows of each actual class by the class that a trial predicts: one r
 rows of the actual class.
 split: test or validation. threshold, positive: as in easeml.evaluate, for two classes.$$;
 
-CREATE FUNCTION easeml.roc_curve(
+CREATE OR REPLACE FUNCTION easeml.roc_curve(
     dataset text,
     trial_id bigint DEFAULT NULL,
     split text DEFAULT 'test',
@@ -187,7 +187,7 @@ rate if rows count as positive from that probability on.
 positive: one class against the rest; by default the second of two classes, or each class if there are more. split: test
     or validation.$$;
 
-CREATE FUNCTION easeml.calibration(
+CREATE OR REPLACE FUNCTION easeml.calibration(
     dataset text,
     trial_id bigint DEFAULT NULL,
     split text DEFAULT 'test',
@@ -212,7 +212,7 @@ $$Compares predicted probabilities with what was observed: for each interval of 
 probability and the share of the rows that are of that class. Intervals without rows are left out.
 n_bins: the number of intervals between 0 and 1. positive, split: as in easeml.roc_curve.$$;
 
-CREATE FUNCTION easeml.class_metrics(
+CREATE OR REPLACE FUNCTION easeml.class_metrics(
     dataset text,
     trial_id bigint DEFAULT NULL,
     split text DEFAULT 'test',
@@ -240,7 +240,7 @@ COMMENT ON FUNCTION easeml.class_metrics(text, bigint, text, double precision, t
 $$Returns counts and metrics for each class: the rows that are of it, the rows predicted to be of it,
     and the rows that are both. Classes without rows are included. Arguments as in easeml.confusion_matrix.$$;
 
-CREATE FUNCTION easeml.residuals(
+CREATE OR REPLACE FUNCTION easeml.residuals(
     dataset text, trial_id bigint DEFAULT NULL, split text DEFAULT 'test',
     OUT row_key text, OUT actual double precision, OUT predicted double precision, OUT residual double precision
 ) RETURNS SETOF record LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -255,7 +255,7 @@ $$Returns the target, the prediction and their difference (actual minus predicte
 regression. row_key is that of easeml.dataset_rows.
 split: test or validation.$$;
 
-CREATE FUNCTION easeml.held_out_answers(
+CREATE OR REPLACE FUNCTION easeml.held_out_answers(
     dataset text,
     trial_id bigint DEFAULT NULL,
     split text DEFAULT 'test',
@@ -278,7 +278,7 @@ $$Returns the class of each held-out row, the predicted class, its probability, 
 json. row_key is that of easeml.dataset_rows.
 Arguments as in easeml.confusion_matrix. For regressions use easeml.residuals.$$;
 
-CREATE FUNCTION easeml.explain(
+CREATE OR REPLACE FUNCTION easeml.explain(
     dataset text,
     trial_id bigint DEFAULT NULL,
     split text DEFAULT 'test',
@@ -308,7 +308,7 @@ metric: one of easeml.evaluate; by default that of the trial's run. n_rows: the 
 split: test or validation. seed: the same seed gives the same numbers. If the rows are on nodes, call
     easeml.explain_on_nodes with the same arguments first.$$;
 
-CREATE FUNCTION easeml.explain_row(
+CREATE OR REPLACE FUNCTION easeml.explain_row(
     dataset text,
     inputs jsonb,
     trial_id bigint DEFAULT NULL,
@@ -339,21 +339,21 @@ mix this row with validation rows, along n_orders random orders of the inputs (b
 many numbers). Their contributions are estimates in probability (or units of the target), with standard errors.
 If the rows are on nodes, call easeml.explain_row_on_nodes with the same arguments first, except for boosted trees.$$;
 
-CREATE FUNCTION easeml.hyperparameter_importances(
+CREATE OR REPLACE FUNCTION easeml.hyperparameter_importances(
     trials jsonb,
     specifications jsonb,
     OUT importances json,
     OUT failure jsonb
 ) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.hyperparameter_importance import hyperparameter_importances
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, hyperparameter_importances, trials, specifications)
 $$;
 COMMENT ON FUNCTION easeml.hyperparameter_importances(jsonb, jsonb) IS
     'Returns the importance of each hyperparameter that trials varied as a json array, a pure function of its '
     'arguments, or an error (internal: use easeml.hyperparameter_importance).';
 
-CREATE FUNCTION easeml.hyperparameter_importance(
+CREATE OR REPLACE FUNCTION easeml.hyperparameter_importance(
     run_id bigint,
     OUT architecture text,
     OUT hyperparameter text,

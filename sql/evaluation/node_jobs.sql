@@ -1,6 +1,6 @@
 -- How the service finds, opens and records what tenants have asked of nodes.
 
-CREATE FUNCTION easeml.nodes_of(segments text[]) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.nodes_of(segments text[]) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(g.segment_name,
             jsonb_build_object('segment_id', g.segment_id, 'segment_name', g.segment_name, 'service', g.service,
@@ -10,7 +10,7 @@ $$;
 COMMENT ON FUNCTION easeml.nodes_of(text[]) IS
     'Returns everything needed to work with the nodes of segments (internal).';
 
-CREATE FUNCTION easeml.workers_for(places jsonb) RETURNS text[]
+CREATE OR REPLACE FUNCTION easeml.workers_for(places jsonb) RETURNS text[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- Where a table may be a distributed one, any worker may have a part of it.
     SELECT ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.engine = 'citus'
@@ -19,7 +19,7 @@ $$;
 COMMENT ON FUNCTION easeml.workers_for(jsonb) IS 'Returns the segments that are workers of Citus if one of the tables '
     'is named on one of them, else none (internal).';
 
-CREATE FUNCTION easeml.units_to_replay(trial_id bigint, until_epoch integer) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.units_to_replay(trial_id bigint, until_epoch integer) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_object('epoch', u.epoch, 'position', u.position, 'partition_number',
                 u.partition_number, 'seed', u.seed, 'sha256', u.state_sha256) ORDER BY u.epoch, u.position), '[]')
@@ -29,7 +29,7 @@ $$;
 COMMENT ON FUNCTION easeml.units_to_replay(bigint, integer) IS
     'Returns the training units of a trial in their order, with the hashes of their states (internal).';
 
-CREATE FUNCTION easeml.wanted_node_jobs() RETURNS bigint[]
+CREATE OR REPLACE FUNCTION easeml.wanted_node_jobs() RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Its own statement waits for each, in a session that only easeml_owner and its role see.
@@ -46,7 +46,7 @@ $$;
 COMMENT ON FUNCTION easeml.wanted_node_jobs() IS
     'Ends the jobs on nodes for which nobody waits any more, and returns the open ones (internal).';
 
-CREATE FUNCTION easeml.next_node_job(busy name[] DEFAULT '{}') RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.next_node_job(busy name[] DEFAULT '{}') RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asked easeml.node_jobs;
@@ -67,7 +67,7 @@ $$;
 COMMENT ON FUNCTION easeml.next_node_job(name[]) IS 'Returns the number and tenant of the next job that nodes are to '
     'do, skipping tenants that are busy; NULL if there is none (internal).';
 
-CREATE FUNCTION easeml.node_limits(segments text[]) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.node_limits(segments text[]) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(g.segment_name,
             jsonb_build_object('memory_limit_bytes', l.least, 'n_slots', l.n + 1)), '{}')
@@ -78,7 +78,7 @@ $$;
 COMMENT ON FUNCTION easeml.node_limits(text[]) IS 'Returns, for each segment, the memory of its smallest slot, and how '
     'many share the machine while a job runs beside its slots (internal).';
 
-CREATE FUNCTION easeml.settle_drift(step text, told jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.settle_drift(step text, told jsonb) RETURNS jsonb
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.drift.agreeing_bins import settle_drift
 return settle_drift(plpy, GD, step, told)
@@ -86,7 +86,7 @@ $$;
 COMMENT ON FUNCTION easeml.settle_drift(text, jsonb) IS
     'Combines what the nodes found in a step of comparing rows, and returns what follows (internal).';
 
-CREATE FUNCTION easeml.open_drift_job(asked easeml.node_jobs) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.open_drift_job(asked easeml.node_jobs) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     homes jsonb := (SELECT coalesce(jsonb_object_agg(h.segment_name, h.parts), '{}')
@@ -113,7 +113,7 @@ $$;
 COMMENT ON FUNCTION easeml.open_drift_job(easeml.node_jobs) IS
     'Returns everything needed to compare rows on nodes with the training rows (internal).';
 
-CREATE FUNCTION easeml.open_node_job(job_id bigint) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.open_node_job(job_id bigint) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asked easeml.node_jobs;
@@ -202,7 +202,7 @@ $$;
 COMMENT ON FUNCTION easeml.open_node_job(bigint) IS 'Returns everything needed to do a job on nodes. Refuses if its '
     'asker has lost the right to it; returns NULL if the job is over (internal).';
 
-CREATE FUNCTION easeml.keep_node_answers(job_id bigint, checkpoint_id bigint, segment text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.keep_node_answers(job_id bigint, checkpoint_id bigint, segment text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asked easeml.node_jobs;
@@ -239,8 +239,8 @@ $$;
 COMMENT ON FUNCTION easeml.keep_node_answers(bigint, bigint, text) IS 'Stores a node''s answers for the held-out rows '
     'of some partitions, and nothing else that the node sends (internal).';
 
-CREATE FUNCTION easeml.note_node_job(job_id bigint, problem jsonb, is_over boolean, lease_number bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.note_node_job(job_id bigint, problem jsonb, is_over boolean, lease_number bigint)
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE easeml.node_jobs j SET ended_at = CASE WHEN is_over THEN clock_timestamp() END,
         not_before = clock_timestamp() + interval '5 seconds',
@@ -252,7 +252,7 @@ $$;
 COMMENT ON FUNCTION easeml.note_node_job(bigint, jsonb, boolean, bigint) IS
     'Records why a job on nodes is not done yet, or will not be (internal).';
 
-CREATE FUNCTION easeml.finish_node_job(job_id bigint, result jsonb, lease_number bigint) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.finish_node_job(job_id bigint, result jsonb, lease_number bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ended easeml.node_jobs;

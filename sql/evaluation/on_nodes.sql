@@ -1,7 +1,7 @@
 -- Jobs of tenants where rows lie on other servers, besides packing: held-out rows predicted, tables predicted, trials
 -- replayed. A tenant asks and waits, the coordinator has the nodes do it.
 
-CREATE FUNCTION easeml.trial_on_nodes(asker name, dataset text, trial_id bigint) RETURNS easeml.trials
+CREATE OR REPLACE FUNCTION easeml.trial_on_nodes(asker name, dataset text, trial_id bigint) RETURNS easeml.trials
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted bigint := coalesce(trial_id, (easeml.answering_trial(asker, dataset)).trial_id);
@@ -30,7 +30,7 @@ $$;
 COMMENT ON FUNCTION easeml.trial_on_nodes(name, text, bigint) IS 'Returns a trial of a tenant whose rows are on nodes: '
     'the one named, else the one that answers; or refuses (internal).';
 
-CREATE FUNCTION easeml.check_replay_on_nodes(trial easeml.trials, arguments jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_replay_on_nodes(trial easeml.trials, arguments jsonb) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     until_epoch integer := (arguments ->> 'until_epoch')::integer;
@@ -60,8 +60,8 @@ $$;
 COMMENT ON FUNCTION easeml.check_replay_on_nodes(easeml.trials, jsonb) IS
     'Refuses arguments that a replay on nodes cannot carry out (internal).';
 
-CREATE FUNCTION easeml.version_on_nodes(caller name, asker name, dataset text, version integer) RETURNS easeml.datasets
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.version_on_nodes(caller name, asker name, dataset text, version integer)
+RETURNS easeml.datasets LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     newest easeml.datasets := easeml.dataset_of(caller, asker, dataset);
     found easeml.datasets;
@@ -81,7 +81,7 @@ $$;
 COMMENT ON FUNCTION easeml.version_on_nodes(name, name, text, integer) IS
     'Returns a version of a dataset whose rows are on nodes, by default the newest, or refuses (internal).';
 
-CREATE FUNCTION easeml.begin_node_job(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.begin_node_job(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted text := arguments ->> 'kind';
@@ -167,7 +167,8 @@ $$;
 COMMENT ON FUNCTION easeml.begin_node_job(name, name, jsonb) IS
     'Records a tenant''s request to nodes; returns the number of the job (internal).';
 
-CREATE PROCEDURE easeml.ask_nodes(kind text, arguments jsonb, INOUT result jsonb DEFAULT NULL) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE easeml.ask_nodes(kind text, arguments jsonb, INOUT result jsonb DEFAULT NULL)
+LANGUAGE plpgsql AS $$
 DECLARE
     asked easeml.node_jobs;
     wanted bigint;
@@ -211,8 +212,11 @@ COMMENT ON PROCEDURE easeml.ask_nodes(text, jsonb, jsonb) IS
     'Asks the service for a job on nodes, and waits for it (internal: call easeml.evaluate_on_nodes, '
     'easeml.predict_on_nodes, easeml.explain_on_nodes, easeml.explain_row_on_nodes or easeml.replay).';
 
-CREATE PROCEDURE easeml.evaluate_on_nodes(dataset text, trial_id bigint DEFAULT NULL, INOUT n_rows bigint DEFAULT NULL)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE easeml.evaluate_on_nodes(
+    dataset text,
+    trial_id bigint DEFAULT NULL,
+    INOUT n_rows bigint DEFAULT NULL
+) LANGUAGE plpgsql AS $$
 DECLARE
     result jsonb;
 BEGIN
@@ -228,7 +232,7 @@ these rows to this server, but no inputs.
 trial_id: by default the trial that answers predictions. Returns the number of rows. If the trial has trained further
     since, the nodes predict again; answers of the last 20 trials are kept.$$;
 
-CREATE PROCEDURE easeml.predict_on_nodes(
+CREATE OR REPLACE PROCEDURE easeml.predict_on_nodes(
     dataset text,
     source text,
     output text,
@@ -258,7 +262,7 @@ table that is made on each of these nodes. It has the columns that easeml.predic
 further arguments. Returns the number of rows. A role of your name on each node must be able to read the source and to
 make tables in the schema.$$;
 
-CREATE PROCEDURE easeml.explain_on_nodes(
+CREATE OR REPLACE PROCEDURE easeml.explain_on_nodes(
     dataset text,
     trial_id bigint DEFAULT NULL,
     split text DEFAULT 'test',
@@ -285,7 +289,7 @@ With shuffle => 'across' one node receives the held-out rows that it lacks, and 
 server. With 'within' each node permutes its own rows, and this server receives means over the nodes, weighted by their
 rows. The nodes send no input to this server. Arguments as in easeml.explain. Returns the number of inputs.$$;
 
-CREATE PROCEDURE easeml.explain_row_on_nodes(
+CREATE OR REPLACE PROCEDURE easeml.explain_row_on_nodes(
     dataset text,
     inputs jsonb,
     trial_id bigint DEFAULT NULL,
@@ -313,7 +317,7 @@ with its own rows, and this server receives means over the nodes, weighted by th
 contributions. The nodes send no other row to this server. Arguments as in easeml.explain_row.
 Returns the number of inputs. Boosted trees need no rows: easeml.explain_row answers at once.$$;
 
-CREATE PROCEDURE easeml.drift_on_nodes(
+CREATE OR REPLACE PROCEDURE easeml.drift_on_nodes(
     dataset text,
     source text DEFAULT NULL,
     time_column text DEFAULT NULL,

@@ -1,7 +1,7 @@
 -- Training a trial again along the stored visit order, to check that the same bytes result. Nothing is written.
 
 -- Everybody may call it, and so do the routines below, which tenants may call as well.
-CREATE FUNCTION easeml.check_replay_options(
+CREATE OR REPLACE FUNCTION easeml.check_replay_options(
     trial_id bigint,
     device text,
     n_threads integer,
@@ -39,7 +39,7 @@ COMMENT ON FUNCTION easeml.check_replay_options(bigint, text, integer, integer) 
     'Refuses arguments of easeml.replay that no replay can have, and a trial without units '
     'that you can see (internal).';
 
-CREATE FUNCTION easeml.check_replay(
+CREATE OR REPLACE FUNCTION easeml.check_replay(
     trial_id bigint,
     device text,
     until_epoch integer,
@@ -53,7 +53,7 @@ COMMENT ON FUNCTION easeml.check_replay(bigint, text, integer) IS
     'Refuses a device that does not exist, a trial that a gang trained, and packed training rows that differ from '
     'those that the trial trained on. Returns the number of partitions that it compared, or an error (internal).';
 
-CREATE PROCEDURE easeml.replay_units(
+CREATE OR REPLACE PROCEDURE easeml.replay_units(
     trial_id bigint,
     device text,
     n_threads integer,
@@ -66,7 +66,7 @@ $$;
 COMMENT ON PROCEDURE easeml.replay_units(bigint, text, integer, integer, jsonb) IS
     'Trains a trial again unit by unit and compares the states (internal: use easeml.replay).';
 
-CREATE PROCEDURE easeml.replay(
+CREATE OR REPLACE PROCEDURE easeml.replay(
     trial_id bigint,
     device text DEFAULT 'cpu',
     n_threads integer DEFAULT 1,

@@ -1,25 +1,25 @@
 -- When runs under way will be done, and what they will have cost. Everything is read with the rights of the role that
 -- asks.
 
-CREATE FUNCTION easeml.make_forecast(state jsonb, OUT forecast jsonb, OUT failure jsonb)
+CREATE OR REPLACE FUNCTION easeml.make_forecast(state jsonb, OUT forecast jsonb, OUT failure jsonb)
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.planner.forecast_documents import make_forecast
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, make_forecast, state)
 $$;
 COMMENT ON FUNCTION easeml.make_forecast(jsonb) IS 'Forecasts when a run will be done, as a pure function of its '
     'progress, or returns an error (internal: use easeml.forecast).';
 
-CREATE PROCEDURE easeml.make_forecast_apart(state jsonb, OUT forecast jsonb, OUT failure jsonb)
+CREATE OR REPLACE PROCEDURE easeml.make_forecast_apart(state jsonb, OUT forecast jsonb, OUT failure jsonb)
 LANGUAGE plpython3u AS $$
-from easeml_plpy.server.session import answered_apart
+from easeml_plpy.server.entry_points import answered_apart
 return answered_apart(plpy, "easeml_db.decisions.planner.forecast_documents", "make_forecast", state)
 $$;
 COMMENT ON PROCEDURE easeml.make_forecast_apart(jsonb) IS
     'Forecasts as easeml.make_forecast does, but has no snapshot meanwhile: as long as a forecast takes, vacuums would '
     'leave the states that were pruned since it began (internal).';
 
-CREATE FUNCTION easeml.run_standing(run easeml.runs) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.run_standing(run easeml.runs) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := (SELECT d FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id);
@@ -76,7 +76,7 @@ $$;
 COMMENT ON FUNCTION easeml.run_standing(easeml.runs) IS 'Returns the progress of a run, and how long its trials are '
     'known to take, as a json object; null if it has too many trials to forecast (internal: use easeml.forecast).';
 
-CREATE FUNCTION easeml.forecasts_with(
+CREATE OR REPLACE FUNCTION easeml.forecasts_with(
     run_id bigint,
     known jsonb,
     OUT run bigint,
@@ -152,7 +152,7 @@ COMMENT ON FUNCTION easeml.forecasts_with(bigint, jsonb) IS
     'Forecasts of runs under way as easeml.forecast returns them; known: what easeml.make_forecast has answered about '
     'the run, made here if null (internal: use easeml.forecast).';
 
-CREATE FUNCTION easeml.forecast(
+CREATE OR REPLACE FUNCTION easeml.forecast(
     run_id bigint DEFAULT NULL,
     OUT run bigint,
     OUT dataset_name text,
@@ -180,7 +180,7 @@ As long as it is unknown how long the trials of a run take, the times are null a
 
 -- A transaction of the coordinator's own session for forecasts: it takes no lock but that of the foreign key, at its
 -- end.
-CREATE FUNCTION easeml.record_forecast(run_id bigint, made jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.record_forecast(run_id bigint, made jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- The newest goes if it lies close to the one before it, by the age of the run: a run of ten days keeps some 250.
@@ -201,7 +201,7 @@ $$;
 COMMENT ON FUNCTION easeml.record_forecast(bigint, jsonb) IS 'Keeps a forecast that easeml.make_forecast_apart has '
     'made for easeml.run_status; thins out the older ones (internal).';
 
-CREATE VIEW easeml.run_forecasts WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.run_forecasts WITH (security_invoker) AS
 SELECT f.run_id, d.dataset_name, f.made_at, f.eta_at, f.eta_earliest_at, f.eta_p95_at, f.cost_so_far,
     f.cost_expected, f.cost_p95, f.note,
     r.finished_at, f.tenant::text AS tenant

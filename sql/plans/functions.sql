@@ -1,6 +1,6 @@
 -- What a run would cost, and when it would be done, before anything runs.
 
-CREATE FUNCTION easeml.make_plan(
+CREATE OR REPLACE FUNCTION easeml.make_plan(
     architectures jsonb,
     search_space jsonb,
     procedure text,
@@ -13,7 +13,7 @@ CREATE FUNCTION easeml.make_plan(
     OUT failure jsonb
 ) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.planner.documents import make_plan
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, make_plan, architectures, search_space, procedure, n_configs, max_epochs,
     seed, procedure_options, request)
 $$;
@@ -22,7 +22,7 @@ COMMENT ON FUNCTION easeml.make_plan(jsonb, jsonb, text, integer, integer, bigin
     '(internal: use easeml.plan).';
 
 -- With the rights of its caller, so that no tenant learns how long other tenants' trials take.
-CREATE FUNCTION easeml.timed_trials(data easeml.datasets) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.timed_trials(data easeml.datasets) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n_rows bigint := (SELECT greatest(sum(p.n_train_rows), 1) FROM easeml.partitions p
@@ -88,7 +88,7 @@ $$;
 COMMENT ON FUNCTION easeml.timed_trials(easeml.datasets) IS 'Returns how long the epochs of your trials took on a '
     'dataset, and on others of its task, as a json array (internal: use easeml.plan).';
 
-CREATE FUNCTION easeml.known_times(data easeml.datasets, procedure text) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.known_times(data easeml.datasets, procedure text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN jsonb_build_object('trials', easeml.timed_trials(data), 'n_partitions', data.n_partitions,
@@ -168,7 +168,7 @@ $$;
 COMMENT ON FUNCTION easeml.known_times(easeml.datasets, text) IS
     'Returns how long your trials are known to take on a dataset, as a json object (internal: use easeml.plan).';
 
-CREATE FUNCTION easeml.plan_goal(
+CREATE OR REPLACE FUNCTION easeml.plan_goal(
     deadline interval,
     max_cost double precision,
     confidence double precision
@@ -196,7 +196,7 @@ COMMENT ON FUNCTION easeml.plan_goal(interval, double precision, double precisio
 -- SECURITY DEFINER, because only easeml.make_plan plans, and it trusts its arguments. It reads no row of a tenant: rows
 -- come as values, and are checked first. Where partitions are and what their tenant keeps, easeml.choose_architectures
 -- has looked up with the caller's rights: the caller may have invented the dataset.
-CREATE FUNCTION easeml.plan_search_on(
+CREATE OR REPLACE FUNCTION easeml.plan_search_on(
     data easeml.datasets,
     search jsonb,
     price_list text,
@@ -245,7 +245,7 @@ $$;
 COMMENT ON FUNCTION easeml.plan_search_on(easeml.datasets, jsonb, text, jsonb, jsonb) IS
     'Checks the arguments of a search, and returns its plan as json (internal: use easeml.plan).';
 
-CREATE FUNCTION easeml.plan(
+CREATE OR REPLACE FUNCTION easeml.plan(
     dataset text,
     architectures text[] DEFAULT NULL,
     search_space jsonb DEFAULT NULL,
@@ -306,7 +306,7 @@ confidence: probability with which the limits must be kept; NULL: on average. ch
 A search over several architectures is planned one architecture after the other, Hyperband one bracket after the
 other.$$;
 
-CREATE FUNCTION easeml.plan_frontier(
+CREATE OR REPLACE FUNCTION easeml.plan_frontier(
     dataset text,
     architectures text[] DEFAULT NULL,
     search_space jsonb DEFAULT NULL,
@@ -345,7 +345,7 @@ COMMENT ON FUNCTION easeml.plan_frontier(text, text[], jsonb, text, integer, int
 $$Returns plans from the fastest to the cheapest, with the arguments of easeml.plan. No plan is both faster and cheaper
     than another. n_slots and instance_types: what each stage gets.$$;
 
-CREATE FUNCTION easeml.profile_dataset(
+CREATE OR REPLACE FUNCTION easeml.profile_dataset(
     dataset text,
     architectures text[] DEFAULT NULL,
     search_space jsonb DEFAULT NULL,

@@ -1,15 +1,15 @@
 -- Price lists: administrators write them.
 
-CREATE FUNCTION easeml.read_price_list(price_list text, types jsonb, OUT completed jsonb, OUT failure jsonb)
+CREATE OR REPLACE FUNCTION easeml.read_price_list(price_list text, types jsonb, OUT completed jsonb, OUT failure jsonb)
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.planner.documents import read_price_list
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, read_price_list, price_list, types)
 $$;
 COMMENT ON FUNCTION easeml.read_price_list(text, jsonb) IS
     'Returns the instance types of a price list as a json array, with defaults filled in, or an error (internal).';
 
-CREATE FUNCTION easeml.create_price_list(
+CREATE OR REPLACE FUNCTION easeml.create_price_list(
     price_list text,
     types jsonb,
     caveat text DEFAULT NULL,
@@ -43,7 +43,7 @@ trains), minimum_seconds (0), price_per_gb (0) of data brought in, queue_seconds
 and start_sd_seconds (0), max_instances (null: no limit), speed (1: a slot is as fast as those measured).
 is_local: its slots are those of this server, and no more than it has.$$;
 
-CREATE FUNCTION easeml.drop_price_list(price_list text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.drop_price_list(price_list text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     found easeml.price_lists;

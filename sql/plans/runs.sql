@@ -1,14 +1,14 @@
 -- Runs that are planned: their limits are checked before anything is written, and the plan is kept with the run.
 
-CREATE FUNCTION easeml.planned_allocation() RETURNS text
+CREATE OR REPLACE FUNCTION easeml.planned_allocation() RETURNS text
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import planned_allocation
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, planned_allocation)
 $$;
 COMMENT ON FUNCTION easeml.planned_allocation() IS 'Returns the allocation that follows a plan (internal).';
 
-CREATE FUNCTION easeml.complete_plan(arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.complete_plan(arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     limits text := concat_ws(', ', CASE WHEN arguments ->> 'deadline' IS NOT NULL THEN 'deadline' END,
@@ -35,7 +35,7 @@ $$;
 COMMENT ON FUNCTION easeml.complete_plan(jsonb) IS 'Checks deadline, max_cost and price_list of a run, and returns '
     'allocation, price list and seconds up to the deadline as a json object (internal).';
 
-CREATE FUNCTION easeml.slots_planned(asker name) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.slots_planned(asker name) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(sum((SELECT max(s.n_slots) FROM easeml.planned_stages s WHERE s.run_id = r.run_id
                 AND s.revision = (SELECT max(p.revision) FROM easeml.plans p WHERE p.run_id = r.run_id))), 0)::bigint
@@ -44,7 +44,7 @@ $$;
 COMMENT ON FUNCTION easeml.slots_planned(name) IS
     'Returns the largest total number of slots that the open planned runs of a tenant want (internal).';
 
-CREATE FUNCTION easeml.plan_for_run(data easeml.datasets, run easeml.runs, n_configs integer) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.plan_for_run(data easeml.datasets, run easeml.runs, n_configs integer) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     known jsonb;
@@ -82,7 +82,7 @@ $$;
 COMMENT ON FUNCTION easeml.plan_for_run(easeml.datasets, easeml.runs, integer) IS 'Returns the plan of a requested run '
     'as json, NULL for a run that is not planned; refuses limits that cannot be kept (internal).';
 
-CREATE FUNCTION easeml.check_planned_use(caller name, asker name, plan jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_planned_use(caller name, asker name, plan jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     most_hours double precision := (SELECT t.max_hours FROM easeml.tenants t WHERE t.tenant = asker);
@@ -103,7 +103,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_planned_use(name, name, jsonb) IS
     'Refuses a plan that needs more slot hours than its tenant has left (internal).';
 
-CREATE FUNCTION easeml.keep_plan(run_id bigint, tenant name, plan jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.keep_plan(run_id bigint, tenant name, plan jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO easeml.plans (run_id, tenant, revision, reason, is_within_limits, cost_before, seconds_mean,
@@ -122,7 +122,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.keep_plan(bigint, name, jsonb) IS 'Records a plan of a run with its stages (internal).';
 
-CREATE FUNCTION easeml.keep_first_plan(run easeml.runs, plan jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.keep_first_plan(run easeml.runs, plan jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     total jsonb;

@@ -1,6 +1,6 @@
 -- Price lists: what slots cost, and how long they take to start. Administrators write them, everybody reads them.
 
-CREATE TABLE easeml.price_lists (
+CREATE TABLE IF NOT EXISTS easeml.price_lists (
     price_list text PRIMARY KEY CHECK (length(price_list) BETWEEN 1 AND 200),
     caveat text,
     is_local boolean NOT NULL DEFAULT false,
@@ -12,7 +12,7 @@ COMMENT ON COLUMN easeml.price_lists.is_local IS
     'Whether its slots are those of this server: no more than it has, ready at once.';
 COMMENT ON COLUMN easeml.price_lists.is_shipped IS 'Whether it came with easeml.';
 
-CREATE TABLE easeml.instance_types (
+CREATE TABLE IF NOT EXISTS easeml.instance_types (
     price_list text NOT NULL REFERENCES easeml.price_lists ON DELETE CASCADE,
     instance_type text NOT NULL,
     device_kind text NOT NULL CHECK (device_kind IN ('cpu', 'cuda')),
@@ -50,16 +50,18 @@ INSERT INTO easeml.price_lists (price_list, caveat, is_local, is_shipped) VALUES
     ('local', 'This server''s slots, at 1 for each slot and hour.', true, true),
     ('aws-p3', 'RubberBand''s figures of 2021: about 3 an hour for p3.2xlarge and 24 for p3.16xlarge in its text, '
         '12.24 for p3.8xlarge as its table 2 implies; section 6.2 says 7.50 for p3.16xlarge. 15 s to start, of a warm '
-        'pool. Look up today''s prices.', false, true);
+        'pool. Look up today''s prices.', false, true)
+ON CONFLICT DO NOTHING;
 INSERT INTO easeml.instance_types (price_list, instance_type, device_kind, n_slots, price_per_hour,
     minimum_seconds, start_seconds) VALUES
     ('local', 'cpu slot', 'cpu', 1, 1, 0, 0), ('local', 'cuda slot', 'cuda', 1, 1, 0, 0),
     ('aws-p3', 'p3.2xlarge', 'cuda', 1, 3.06, 60, 15), ('aws-p3', 'p3.8xlarge', 'cuda', 4, 12.24, 60, 15),
-    ('aws-p3', 'p3.16xlarge', 'cuda', 8, 24.48, 60, 15);
+    ('aws-p3', 'p3.16xlarge', 'cuda', 8, 24.48, 60, 15)
+ON CONFLICT DO NOTHING;
 
 -- Plans of runs: what was planned when, and the outcome.
 
-CREATE TABLE easeml.plans (
+CREATE TABLE IF NOT EXISTS easeml.plans (
     run_id bigint NOT NULL,
     tenant name NOT NULL,
     revision integer NOT NULL CHECK (revision >= 1),
@@ -85,7 +87,7 @@ COMMENT ON COLUMN easeml.plans.seconds_mean IS 'Seconds from then to the end.';
 COMMENT ON COLUMN easeml.plans.cost_mean IS 'What the rest costs, without cost_before.';
 COMMENT ON COLUMN easeml.plans.note IS 'What had to be assumed.';
 
-CREATE TABLE easeml.planned_stages (
+CREATE TABLE IF NOT EXISTS easeml.planned_stages (
     run_id bigint NOT NULL,
     tenant name NOT NULL,
     revision integer NOT NULL,
@@ -118,7 +120,7 @@ COMMENT ON COLUMN easeml.planned_stages.width IS 'Slots that a trial trains on a
 COMMENT ON COLUMN easeml.planned_stages.start_seconds IS
     'Expected seconds from the plan to the beginning of the stage.';
 
-CREATE TABLE easeml.executed_stages (
+CREATE TABLE IF NOT EXISTS easeml.executed_stages (
     run_id bigint NOT NULL,
     tenant name NOT NULL,
     place integer NOT NULL CHECK (place >= 1),
@@ -147,7 +149,7 @@ COMMENT ON COLUMN easeml.executed_stages.n_failures IS 'Instances that did not c
 COMMENT ON COLUMN easeml.executed_stages.n_beside IS
     'Largest number of trials of other arms that trained at once while it lasted, on slots that were idle.';
 
-CREATE TABLE easeml.provisioners (
+CREATE TABLE IF NOT EXISTS easeml.provisioners (
     provisioner text PRIMARY KEY CHECK (length(provisioner) BETWEEN 1 AND 200),
     price_list text UNIQUE,
     start_program text[],
@@ -166,7 +168,7 @@ COMMENT ON COLUMN easeml.provisioners.ready_seconds IS 'How long an instance may
 COMMENT ON COLUMN easeml.provisioners.max_slots IS 'Limit on the slots of all its instances; of local: on all slots of '
     'this server. Null: of local the slots that there are without any instance, else no limit.';
 
-CREATE TABLE easeml.instances (
+CREATE TABLE IF NOT EXISTS easeml.instances (
     instance_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- no foreign key: an instance of a run that is dropped must still be stopped, and easeml.instance_status shows its
     -- cost until easeml prune removes it
@@ -192,8 +194,9 @@ CREATE TABLE easeml.instances (
     data_price double precision NOT NULL,
     cost double precision
 );
-CREATE INDEX instances_run ON easeml.instances (run_id);
-CREATE INDEX instances_alive ON easeml.instances (instance_id) WHERE status IN ('requested', 'ready', 'releasing');
+CREATE INDEX IF NOT EXISTS instances_run ON easeml.instances (run_id);
+CREATE INDEX IF NOT EXISTS instances_alive ON easeml.instances (instance_id)
+    WHERE status IN ('requested', 'ready', 'releasing');
 COMMENT ON TABLE easeml.instances IS 'Instances of planned runs. A row is written before its program is called, so '
     'that none is started twice, and none forgotten.';
 COMMENT ON COLUMN easeml.instances.request_id IS
@@ -203,7 +206,7 @@ COMMENT ON COLUMN easeml.instances.price_per_hour IS 'Price when it was requeste
 COMMENT ON COLUMN easeml.instances.data_price IS 'Price of the data that it brings in.';
 COMMENT ON COLUMN easeml.instances.cost IS 'What it cost in the end.';
 
-CREATE TABLE easeml.provisioner_calls (
+CREATE TABLE IF NOT EXISTS easeml.provisioner_calls (
     call_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     instance_id bigint NOT NULL,
     called_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -211,13 +214,13 @@ CREATE TABLE easeml.provisioner_calls (
     outcome text NOT NULL,
     output text NOT NULL CHECK (length(output) <= 4000)
 );
-CREATE INDEX provisioner_calls_instance ON easeml.provisioner_calls (instance_id);
+CREATE INDEX IF NOT EXISTS provisioner_calls_instance ON easeml.provisioner_calls (instance_id);
 COMMENT ON TABLE easeml.provisioner_calls IS 'Output of provisioners'' programs, from the last thousand calls. Only '
     'administrators may read it, because it may hold secrets.';
 
 -- What the coordinator forecast of runs under way, and when.
 
-CREATE TABLE easeml.forecasts (
+CREATE TABLE IF NOT EXISTS easeml.forecasts (
     run_id bigint NOT NULL,
     tenant name NOT NULL,
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -1,4 +1,4 @@
-CREATE VIEW easeml.prices WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.prices WITH (security_invoker) AS
 SELECT l.price_list, t.instance_type, t.device_kind, t.n_slots, t.price_per_hour, t.billed_by, t.billed_per,
     t.minimum_seconds, t.price_per_gb,
     t.queue_seconds, t.queue_sd_seconds, t.start_seconds, t.start_sd_seconds,
@@ -36,7 +36,7 @@ COMMENT ON COLUMN easeml.prices.caveat IS 'What to know before trusting the figu
 COMMENT ON COLUMN easeml.prices.is_local IS 'Whether its slots are those of this server.';
 COMMENT ON COLUMN easeml.prices.is_shipped IS 'Whether it came with easeml.';
 
-CREATE VIEW easeml.plan_revisions WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.plan_revisions WITH (security_invoker) AS
 SELECT p.run_id, p.revision, p.made_at, p.reason, p.is_within_limits, r.deadline,
     r.max_cost, r.price_list, p.cost_before,
     p.made_at + make_interval(secs => p.seconds_mean) AS end_expected_at,
@@ -66,7 +66,7 @@ COMMENT ON COLUMN easeml.plan_revisions.n_slots IS 'Slots of each stage that was
 COMMENT ON COLUMN easeml.plan_revisions.note IS 'What had to be assumed.';
 COMMENT ON COLUMN easeml.plan_revisions.tenant IS 'Tenant that owns the run.';
 
-CREATE VIEW easeml.instance_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.instance_status WITH (security_invoker) AS
 SELECT i.run_id, i.instance_id, i.provisioner, i.instance_type, i.n_slots, i.status, i.requested_at,
     i.billed_from, i.ready_at, i.ended_at,
     coalesce(i.cost, easeml.instance_cost(i)) AS cost, i.failure_reason, ARRAY(SELECT s.slot_id FROM easeml.slots s
@@ -74,7 +74,7 @@ SELECT i.run_id, i.instance_id, i.provisioner, i.instance_type, i.n_slots, i.sta
 FROM easeml.instances i;
 COMMENT ON VIEW easeml.instance_status IS 'Instances that planned runs have or had, with their cost so far.';
 
-CREATE VIEW easeml.plan_accuracy WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.plan_accuracy WITH (security_invoker) AS
 SELECT e.run_id, e.place AS stage, e.label, e.revision, p.seconds_mean AS seconds_planned,
     p.seconds_p95 AS seconds_p95_planned,
     extract(epoch FROM coalesce(e.ended_at, clock_timestamp()) - e.began_at)::double precision AS seconds,

@@ -1,7 +1,7 @@
 -- Training again on new rows. What reads the source runs as the tenant: the coordinator has a process log in as the
 -- tenant for it (docs/design/refreshes.md), and a tenant may call easeml.advance_refresh by itself.
 
-CREATE FUNCTION easeml.set_refresh(
+CREATE OR REPLACE FUNCTION easeml.set_refresh(
     dataset text,
     every interval DEFAULT NULL,
     when_drift double precision DEFAULT NULL
@@ -22,7 +22,7 @@ easeml.refresh_history shows the outcome of each check, and why.
 The service reads the source with your rights, so it must be able to log in as you. If it cannot, easeml.refresh_status
 says so; then call easeml.advance_refresh(dataset) yourself from time to time.$$;
 
-CREATE FUNCTION easeml.run_refresh(dataset text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.run_refresh(dataset text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('run_refresh', jsonb_build_object('dataset', dataset));
@@ -31,7 +31,7 @@ $$;
 COMMENT ON FUNCTION easeml.run_refresh(text) IS
     'Makes the service check the source of a refreshed dataset now, in the background.';
 
-CREATE FUNCTION easeml.compare_trials(
+CREATE OR REPLACE FUNCTION easeml.compare_trials(
     dataset text,
     before_trial_id bigint,
     after_trial_id bigint,
@@ -47,7 +47,7 @@ COMMENT ON FUNCTION easeml.compare_trials(text, bigint, bigint) IS
     'Compares two trials of a dataset on test rows that only the later one''s version has, or if these are few, on '
     'rows that the earlier one did not train on; with the rights of the caller (internal).';
 
-CREATE FUNCTION easeml.advance_refresh(dataset text) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.advance_refresh(dataset text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     step jsonb := easeml.request('take_refresh', jsonb_build_object('dataset', dataset));
@@ -74,7 +74,7 @@ COMMENT ON FUNCTION easeml.advance_refresh(text) IS
     'packs it and begins a run, or compares the best trial of that run with the one that answers. The service calls '
     'it if it can log in as you.';
 
-CREATE FUNCTION easeml.look_for_refresh(dataset text, step jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.look_for_refresh(dataset text, step jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted record;

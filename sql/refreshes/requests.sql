@@ -1,7 +1,7 @@
 -- What easeml does with refreshes for tenants, with the rights of easeml_owner: behind easeml.requests, for a proven
 -- caller.
 
-CREATE FUNCTION easeml.kind_of_source(dataset_source text, OUT kind text, OUT is_foreign_code boolean)
+CREATE OR REPLACE FUNCTION easeml.kind_of_source(dataset_source text, OUT kind text, OUT is_foreign_code boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- By the catalog, because the service may have no right to its schema.
     SELECT CASE c.relkind WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table'
@@ -12,7 +12,7 @@ $$;
 COMMENT ON FUNCTION easeml.kind_of_source(text) IS 'Returns the kind and owner of a source, and whether reading it '
     'runs code of anybody but a superuser; NULL if the source is gone (internal).';
 
-CREATE FUNCTION easeml.check_refreshed_source(tenant name, dataset text, known_kind text) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.check_refreshed_source(tenant name, dataset text, known_kind text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     dataset_source text := (SELECT d.source FROM easeml.datasets d WHERE d.tenant = check_refreshed_source.tenant
@@ -41,7 +41,7 @@ COMMENT ON FUNCTION easeml.check_refreshed_source(name, text, text) IS
     'Returns the kind and owner of a dataset''s source; refuses a source that has become something else, or that a '
     'superuser should not read unattended (internal).';
 
-CREATE FUNCTION easeml.perform_set_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_set_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     name text := (easeml.dataset_of(caller, asker, arguments ->> 'dataset')).dataset_name;
@@ -81,7 +81,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_set_refresh(name, name, jsonb) IS
     'Sets when a dataset is refreshed, for easeml.set_refresh (internal).';
 
-CREATE FUNCTION easeml.perform_run_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_run_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE easeml.refresh_rules r SET next_at = clock_timestamp(), not_before = NULL WHERE r.tenant = asker
@@ -95,7 +95,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_run_refresh(name, name, jsonb) IS
     'Makes the next check of a source due now, for easeml.run_refresh (internal).';
 
-CREATE FUNCTION easeml.fail_unrefreshed(dataset text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.fail_unrefreshed(dataset text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fail('ML003', format('dataset %s of yours is not refreshed', quote_nullable(dataset)),
@@ -104,7 +104,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.fail_unrefreshed(text) IS 'Raises the error that a dataset is not refreshed (internal).';
 
-CREATE FUNCTION easeml.best_of_run(run_id bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.best_of_run(run_id bigint) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT t.trial_id FROM easeml.trials t JOIN easeml.runs r USING (run_id)
     WHERE t.run_id = best_of_run.run_id AND t.best_checkpoint_id IS NOT NULL AND t.best_metric_value IS NOT NULL
@@ -114,7 +114,7 @@ $$;
 COMMENT ON FUNCTION easeml.best_of_run(bigint) IS
     'Returns the best trial of a run that can answer, or NULL if there is none (internal).';
 
-CREATE FUNCTION easeml.perform_take_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_take_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rule easeml.refresh_rules;
@@ -176,7 +176,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_take_refresh(name, name, jsonb) IS 'Returns the next step of a refresh, and '
     'postpones the next check of the source, for easeml.advance_refresh (internal).';
 
-CREATE FUNCTION easeml.perform_record_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_record_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     name text := (easeml.dataset_of(caller, asker, arguments ->> 'dataset')).dataset_name;
@@ -215,7 +215,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_record_refresh(name, name, jsonb) IS
     'Records the outcome of checking a source, for easeml.advance_refresh (internal).';
 
-CREATE FUNCTION easeml.perform_finish_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_finish_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     told record;

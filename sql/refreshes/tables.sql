@@ -1,6 +1,6 @@
 -- Datasets that are trained again on new rows, and the outcome of each time.
 
-CREATE TABLE easeml.refresh_rules (
+CREATE TABLE IF NOT EXISTS easeml.refresh_rules (
     tenant name NOT NULL,
     dataset_name text NOT NULL,
     source_kind text NOT NULL,
@@ -23,7 +23,7 @@ COMMENT ON COLUMN easeml.refresh_rules.problem IS
     'Why the service could not check the source; null if nothing stands in the way.';
 COMMENT ON COLUMN easeml.refresh_rules.not_before IS 'When the service tries again, after a problem.';
 
-CREATE TABLE easeml.refreshes (
+CREATE TABLE IF NOT EXISTS easeml.refreshes (
     refresh_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant name NOT NULL,
     dataset_name text NOT NULL,
@@ -41,6 +41,6 @@ CREATE TABLE easeml.refreshes (
     n_rows bigint,
     reason text NOT NULL
 );
-CREATE INDEX refreshes_dataset ON easeml.refreshes (tenant, dataset_name, refresh_id);
+CREATE INDEX IF NOT EXISTS refreshes_dataset ON easeml.refreshes (tenant, dataset_name, refresh_id);
 COMMENT ON TABLE easeml.refreshes IS 'Outcome of each check of the source of a refreshed dataset. The last 200 of a '
     'dataset are kept, and those whose run still exists.';

@@ -1,6 +1,6 @@
 -- Datasets that are trained again on new rows.
 
-CREATE VIEW easeml.refresh_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.refresh_status WITH (security_invoker) AS
 SELECT r.tenant::text AS tenant, r.dataset_name, r.every, r.when_drift, r.next_at, l.outcome AS last_outcome,
     l.reason AS last_reason, l.looked_at AS last_looked_at, r.problem
 FROM easeml.refresh_rules r
@@ -20,7 +20,7 @@ COMMENT ON COLUMN easeml.refresh_status.last_looked_at IS 'When the source was l
 COMMENT ON COLUMN easeml.refresh_status.problem IS 'Why the service could not check or compare, for example because it '
     'cannot log in as the tenant; null if nothing stands in the way.';
 
-CREATE VIEW easeml.refresh_history WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.refresh_history WITH (security_invoker) AS
 SELECT f.refresh_id, f.tenant::text AS tenant, f.dataset_name, f.looked_at, f.ended_at, f.outcome, f.reason, f.drifting,
     f.psi, f.run_id, f.before_trial_id, f.after_trial_id, f.metric,
     f.before_value, f.after_value, f.n_rows

@@ -1,6 +1,6 @@
 -- Trial groups: which devices each trial of a run with water-filling got, and the measurements behind that.
 
-CREATE TABLE easeml.device_profiles (
+CREATE TABLE IF NOT EXISTS easeml.device_profiles (
     tenant name NOT NULL,
     dataset_id bigint NOT NULL,
     architecture text NOT NULL,
@@ -20,7 +20,7 @@ CREATE TABLE easeml.device_profiles (
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE,
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE SET NULL (run_id)
 );
-CREATE INDEX device_profiles_run ON easeml.device_profiles (run_id);
+CREATE INDEX IF NOT EXISTS device_profiles_run ON easeml.device_profiles (run_id);
 COMMENT ON TABLE easeml.device_profiles IS 'What the trials of an architecture lose when they share a device or spread '
     'over several. The coordinator measures it when a run with water-filling first needs it.';
 COMMENT ON COLUMN easeml.device_profiles.alpha IS 'Factor by which each further trial on a device slows the others.';
@@ -38,7 +38,7 @@ COMMENT ON COLUMN easeml.device_profiles.measurements IS 'slowdowns: seconds of 
 COMMENT ON COLUMN easeml.device_profiles.run_id IS
     'The run that measured it before its first units; null once that run is dropped.';
 
-CREATE TABLE easeml.trial_groups (
+CREATE TABLE IF NOT EXISTS easeml.trial_groups (
     group_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -62,7 +62,7 @@ COMMENT ON COLUMN easeml.trial_groups.label IS
     'What its trials share: architectures, and the epoch up to which they train.';
 COMMENT ON COLUMN easeml.trial_groups.ended_at IS 'When the last of its trials ended or was stopped.';
 
-CREATE TABLE easeml.allocations (
+CREATE TABLE IF NOT EXISTS easeml.allocations (
     allocation_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     group_id bigint NOT NULL,
     trial_id bigint NOT NULL,
@@ -76,9 +76,9 @@ CREATE TABLE easeml.allocations (
     FOREIGN KEY (group_id, tenant) REFERENCES easeml.trial_groups (group_id, tenant) ON DELETE CASCADE,
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX allocations_run ON easeml.allocations (run_id);
-CREATE INDEX allocations_group ON easeml.allocations (group_id);
-CREATE INDEX allocations_trial ON easeml.allocations (trial_id);
+CREATE INDEX IF NOT EXISTS allocations_run ON easeml.allocations (run_id);
+CREATE INDEX IF NOT EXISTS allocations_group ON easeml.allocations (group_id);
+CREATE INDEX IF NOT EXISTS allocations_trial ON easeml.allocations (trial_id);
 COMMENT ON TABLE easeml.allocations IS 'Which devices a trial has from its next unit on: one row for each decision.';
 COMMENT ON COLUMN easeml.allocations.width IS 'Number of devices of its own; below 1, its share of one device.';
 COMMENT ON COLUMN easeml.allocations.slot_ids IS 'Slots of these devices; a unit runs on one slot of each.';

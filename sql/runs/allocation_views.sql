@@ -1,4 +1,4 @@
-CREATE VIEW easeml.trial_group_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.trial_group_status WITH (security_invoker) AS
 SELECT g.run_id, g.group_id, g.label, g.n_trials, a.n_allocations, a.n_resizes, g.created_at, g.ended_at,
     extract(epoch FROM g.ended_at - g.created_at)::double precision AS makespan_seconds, g.tenant::text AS tenant
 FROM easeml.trial_groups g
@@ -6,7 +6,7 @@ CROSS JOIN LATERAL (SELECT count(*) AS n_allocations, count(*) FILTER (WHERE rea
     FROM easeml.allocations WHERE group_id = g.group_id) a;
 COMMENT ON VIEW easeml.trial_group_status IS 'Trial groups of runs with water-filling, and how long each took.';
 
-CREATE VIEW easeml.trial_allocations WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.trial_allocations WITH (security_invoker) AS
 SELECT a.run_id, a.group_id, a.trial_id, t.trial_number, t.architecture, a.width, cardinality(a.devices) AS n_devices,
     a.devices, a.slot_ids, a.reason, a.decided_at,
     coalesce(lead(a.decided_at) OVER (PARTITION BY a.run_id, a.trial_id ORDER BY a.allocation_id),

@@ -1,6 +1,6 @@
 -- Records what a coordinator decides about trial groups.
 
-CREATE FUNCTION easeml.keep_allocations(journal jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.keep_allocations(journal jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs;

@@ -1,7 +1,7 @@
 -- What a run can ask for: architectures, metrics, procedures, schedulers and allocations, as the installed Python
 -- packages list them.
 
-CREATE FUNCTION easeml.list_architectures(
+CREATE OR REPLACE FUNCTION easeml.list_architectures(
     OUT architecture text,
     OUT trainer text,
     OUT tasks text[],
@@ -16,7 +16,7 @@ $$;
 COMMENT ON FUNCTION easeml.list_architectures() IS
     'Lists the architectures that the installed package can train (internal: read easeml.architectures).';
 
-CREATE FUNCTION easeml.architecture_facts(
+CREATE OR REPLACE FUNCTION easeml.architecture_facts(
     OUT architecture text,
     OUT trainer text,
     OUT does_whole_rounds boolean,
@@ -32,7 +32,7 @@ COMMENT ON FUNCTION easeml.architecture_facts() IS
     'whether several slots can train one trial, whether each epoch takes longer than the one before it, and in which '
     'hyperparameters trials may differ that train as one computation; NULL where they never do (internal).';
 
-CREATE FUNCTION easeml.list_metrics(
+CREATE OR REPLACE FUNCTION easeml.list_metrics(
     OUT metric text,
     OUT task text,
     OUT is_higher_better boolean,
@@ -45,7 +45,7 @@ $$;
 COMMENT ON FUNCTION easeml.list_metrics() IS
     'Lists the metrics by which a run can rank its trials (internal: read easeml.metrics).';
 
-CREATE FUNCTION easeml.fitting_architectures(
+CREATE OR REPLACE FUNCTION easeml.fitting_architectures(
     task text,
     input_shape integer[],
     n_outputs integer,
@@ -64,20 +64,20 @@ COMMENT ON FUNCTION easeml.fitting_architectures(text, integer[], integer, boole
     'fits. has_texts: whether an input is free text. output_shape: sizes of output tensors. n_links: for inputs that '
     'are series (0) or trees, how many other objects an object links to.';
 
-CREATE FUNCTION easeml.list_procedures(
+CREATE OR REPLACE FUNCTION easeml.list_procedures(
     OUT procedure text,
     OUT is_one_shot boolean,
     OUT options text[],
     OUT summary text
 ) RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures import list_procedures
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_procedures)
 $$;
 COMMENT ON FUNCTION easeml.list_procedures() IS
     'Lists the procedures that a run can use (internal: read easeml.procedures).';
 
-CREATE FUNCTION easeml.list_schedulers(
+CREATE OR REPLACE FUNCTION easeml.list_schedulers(
     OUT scheduler text,
     OUT needs_free_order boolean,
     OUT needs_single_holders boolean,
@@ -85,40 +85,40 @@ CREATE FUNCTION easeml.list_schedulers(
     OUT summary text
 ) RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.schedulers.registry import list_schedulers
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_schedulers)
 $$;
 COMMENT ON FUNCTION easeml.list_schedulers() IS
     'Lists the schedulers that a run can use (internal: read easeml.schedulers).';
 
-CREATE FUNCTION easeml.complete_allocation(allocation text, has_time_limit boolean) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.complete_allocation(allocation text, has_time_limit boolean) RETURNS text
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import complete_allocation
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, complete_allocation, allocation, has_time_limit)
 $$;
 COMMENT ON FUNCTION easeml.complete_allocation(text, boolean) IS
     'Returns the allocation of a run: the one that it asks for, or the default (internal).';
 
-CREATE FUNCTION easeml.list_allocations() RETURNS SETOF text
+CREATE OR REPLACE FUNCTION easeml.list_allocations() RETURNS SETOF text
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import list_allocations
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_allocations)
 $$;
 COMMENT ON FUNCTION easeml.list_allocations() IS
     'Lists the allocations that a run can use, which decide how its trials share the slots (internal).';
 
-CREATE FUNCTION easeml.needs_gangs(allocation text) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.needs_gangs(allocation text) RETURNS boolean
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.hopper.allocation.registry import needs_gangs
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, needs_gangs, allocation)
 $$;
 COMMENT ON FUNCTION easeml.needs_gangs(text) IS
     'Returns whether an allocation is for gangs: several slots that train one trial (internal).';
 
-CREATE FUNCTION easeml.list_templates(
+CREATE OR REPLACE FUNCTION easeml.list_templates(
     OUT place integer,
     OUT template text,
     OUT workload text,
@@ -128,7 +128,7 @@ CREATE FUNCTION easeml.list_templates(
     OUT architectures text[]
 ) RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.templates.catalogue import list_templates
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_templates)
 $$;
 COMMENT ON FUNCTION easeml.list_templates() IS

@@ -1,6 +1,6 @@
 -- The end of a run's search: whatever stopped the best trial, it is tested.
 
-CREATE FUNCTION easeml.add_ensemble(run easeml.runs) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.add_ensemble(run easeml.runs) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ensemble_arm_id bigint;
@@ -25,7 +25,7 @@ COMMENT ON FUNCTION easeml.add_ensemble(easeml.runs) IS
     'Adds a trial to a race that is ending: the ensemble of its best trials. It adds none if none is wanted, if the '
     'outputs are tensors, or if no segment can have all partitions. Returns whether it did (internal).';
 
-CREATE FUNCTION easeml.composition(trial_id bigint) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.composition(trial_id bigint) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- Members that differ help, and so do many good ones: trial k of the architecture that is j-th by its best trial
     -- counts j k, and those that count least are taken, so of the best architecture about half of all. Twelve at most,
@@ -59,7 +59,7 @@ $$;
 COMMENT ON FUNCTION easeml.composition(bigint) IS 'Returns the trials of which an ensemble can be made, with their '
     'best states, and the time that its run has left to train members again (internal).';
 
-CREATE FUNCTION easeml.begin_ending(run_id bigint, lease_number bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.begin_ending(run_id bigint, lease_number bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs;
@@ -108,7 +108,7 @@ COMMENT ON FUNCTION easeml.begin_ending(bigint, bigint) IS
     'Ends the search of a run: stops its trials, cuts the best one short so that only its test is left, and adds an '
     'ensemble to a race. Returns whether anything is left to do (internal).';
 
-CREATE FUNCTION easeml.drop_vain_ensemble(run_id bigint, lease_number bigint) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.drop_vain_ensemble(run_id bigint, lease_number bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM easeml.arms a USING easeml.runs r

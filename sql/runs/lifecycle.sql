@@ -1,6 +1,7 @@
 -- What users do to a run after its start: cancel, resume, drop.
 
-CREATE FUNCTION easeml.fail_run(run_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.fail_run(run_id bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fail('ML003', format('there is no run %s that you can see', coalesce(run_id::text, 'NULL')),
         hint => 'SELECT run_id, dataset_name, status FROM easeml.run_status lists your runs.');
@@ -8,7 +9,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.fail_run(bigint) IS 'Raises the error that there is no such run (internal).';
 
-CREATE FUNCTION easeml.find_run(run_id bigint) RETURNS easeml.runs
+CREATE OR REPLACE FUNCTION easeml.find_run(run_id bigint) RETURNS easeml.runs
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.runs;
@@ -23,7 +24,8 @@ $$;
 COMMENT ON FUNCTION easeml.find_run(bigint) IS
     'Returns the run of that number, or raises an error if you cannot see it.';
 
-CREATE FUNCTION easeml.cancel(run_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.cancel(run_id bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('cancel', jsonb_build_object('run_id', run_id));
 END
@@ -31,7 +33,8 @@ $$;
 COMMENT ON FUNCTION easeml.cancel(bigint) IS
     'Stops a run within a second. Recorded units stay, trials can still predict, and easeml.resume continues the run.';
 
-CREATE FUNCTION easeml.resume(run_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.resume(run_id bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('resume', jsonb_build_object('run_id', run_id));
 END
@@ -39,7 +42,7 @@ $$;
 COMMENT ON FUNCTION easeml.resume(bigint) IS 'Continues a cancelled or failed run from its last recorded units. It '
     'tries failed trials again and starts max_seconds and its deadline anew.';
 
-CREATE FUNCTION easeml.drop_run(run_id bigint, force boolean DEFAULT false) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.drop_run(run_id bigint, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('drop_run', jsonb_build_object('run_id', run_id, 'force', force));
@@ -51,7 +54,7 @@ COMMENT ON FUNCTION easeml.drop_run(bigint, boolean) IS
 
 -- With the rights of easeml_owner, behind easeml.requests, for a proven caller.
 
-CREATE FUNCTION easeml.run_of(caller name, asker name, run_id bigint) RETURNS easeml.runs
+CREATE OR REPLACE FUNCTION easeml.run_of(caller name, asker name, run_id bigint) RETURNS easeml.runs
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs := easeml.find_run(run_id);
@@ -65,7 +68,7 @@ $$;
 COMMENT ON FUNCTION easeml.run_of(name, name, bigint) IS 'Returns the run of that number, or raises an error unless it '
     'is the tenant''s or the caller is an administrator (internal).';
 
-CREATE FUNCTION easeml.lock_run(caller name, asker name, run_id bigint) RETURNS easeml.runs
+CREATE OR REPLACE FUNCTION easeml.lock_run(caller name, asker name, run_id bigint) RETURNS easeml.runs
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs := easeml.run_of(caller, asker, run_id);
@@ -82,7 +85,7 @@ $$;
 COMMENT ON FUNCTION easeml.lock_run(name, name, bigint) IS
     'Returns a run as easeml.run_of does, and locks it until the transaction ends (internal).';
 
-CREATE FUNCTION easeml.note_run(run easeml.runs, kind text, caller name) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.note_run(run easeml.runs, kind text, caller name) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO easeml.events (tenant, run_id, kind, message)
@@ -96,7 +99,8 @@ $$;
 COMMENT ON FUNCTION easeml.note_run(easeml.runs, text, name) IS
     'Adds a change of a run to its history, which keeps the last 200 cancels and resumes (internal).';
 
-CREATE FUNCTION easeml.lock_trials(run_id bigint) RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.lock_trials(run_id bigint) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT FROM easeml.trials t WHERE t.run_id = lock_trials.run_id
         AND t.status <> 'finished' ORDER BY t.trial_id FOR NO KEY UPDATE;
 $$;
@@ -104,7 +108,7 @@ COMMENT ON FUNCTION easeml.lock_trials(bigint) IS
     'Locks the unfinished trials of a run in the order of their numbers, in which a batch also records its members. A '
     'transaction that changed several in another order could deadlock with a batch (internal).';
 
-CREATE FUNCTION easeml.perform_cancel(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_cancel(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs := easeml.lock_run(caller, asker, (arguments ->> 'run_id')::bigint);
@@ -125,7 +129,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.perform_cancel(name, name, jsonb) IS 'Cancels a run for easeml.cancel (internal).';
 
-CREATE FUNCTION easeml.perform_resume(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_resume(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs := easeml.lock_run(caller, asker, (arguments ->> 'run_id')::bigint);
@@ -155,7 +159,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.perform_resume(name, name, jsonb) IS 'Continues a run for easeml.resume (internal).';
 
-CREATE FUNCTION easeml.perform_drop_run(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_drop_run(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs := easeml.run_of(caller, asker, (arguments ->> 'run_id')::bigint);

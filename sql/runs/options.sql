@@ -1,20 +1,20 @@
 -- The arguments of easeml.select_models: checked, and completed with what the user left out.
 
-CREATE FUNCTION easeml.complete_budget(
+CREATE OR REPLACE FUNCTION easeml.complete_budget(
     procedure text,
     n_configs integer,
     max_epochs integer,
     max_seconds double precision
 ) RETURNS jsonb LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.budget import complete_budget
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, complete_budget, procedure, n_configs, max_epochs, max_seconds)
 $$;
 COMMENT ON FUNCTION easeml.complete_budget(text, integer, integer, double precision) IS
     'Returns procedure, max_epochs and max_seconds of a run as a json object, completed where the '
     'user left them out (internal).';
 
-CREATE FUNCTION easeml.measured_configs(tenant name, task text) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.measured_configs(tenant name, task text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Of the newest trials that trained for more than a moment; those of other tenants are theirs.
@@ -32,17 +32,17 @@ $$;
 COMMENT ON FUNCTION easeml.measured_configs(name, text) IS
     'Returns the results of a tenant''s newest trials of a task, as a json array (internal).';
 
-CREATE FUNCTION easeml.choose_portfolio(specifications jsonb, measured jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.choose_portfolio(specifications jsonb, measured jsonb) RETURNS jsonb
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.race.portfolio import choose_portfolio
-from easeml_plpy.server.session import guarded_and_bounded
+from easeml_plpy.server.entry_points import guarded_and_bounded
 return guarded_and_bounded(plpy, choose_portfolio, specifications, measured)
 $$;
 COMMENT ON FUNCTION easeml.choose_portfolio(jsonb, jsonb) IS
     'Returns the configs that a race tries first, by architecture, as a json object: those that were best across the '
     'tenant''s datasets, then those shipped (internal).';
 
-CREATE FUNCTION easeml.check_schedule(data easeml.datasets, scheduler text, visit_order text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_schedule(data easeml.datasets, scheduler text, visit_order text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted record;
@@ -78,7 +78,7 @@ COMMENT ON FUNCTION easeml.check_schedule(easeml.datasets, text, text) IS
 
 -- Rows that lie within their nodes go nowhere. Others go to a node that has some of them already, as long as the tenant
 -- may keep so much; an open run has one node at least.
-CREATE FUNCTION easeml.gathering_segments(data easeml.datasets, is_open boolean) RETURNS integer[]
+CREATE OR REPLACE FUNCTION easeml.gathering_segments(data easeml.datasets, is_open boolean) RETURNS integer[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     most bigint := (SELECT t.max_bytes FROM easeml.tenants t WHERE t.tenant = data.tenant);
@@ -112,7 +112,7 @@ COMMENT ON FUNCTION easeml.gathering_segments(easeml.datasets, boolean) IS
     'Returns the nodes to which all rows of a dataset may be brought, for units over all '
     'partitions at once (internal).';
 
-CREATE FUNCTION easeml.apart_reason(data easeml.datasets) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.apart_reason(data easeml.datasets) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF data.placement <> 'bound' OR EXISTS (SELECT FROM easeml.replicas c
@@ -132,7 +132,7 @@ $$;
 COMMENT ON FUNCTION easeml.apart_reason(easeml.datasets) IS
     'Says why no unit can cover all partitions of a dataset at once; NULL if one can (internal).';
 
-CREATE FUNCTION easeml.apart_hint(data easeml.datasets) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.apart_hint(data easeml.datasets) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN data.shuffle = 'within'
         THEN 'With shuffle => ''across'' rows may go to other nodes. Else leave such an architecture out.'
@@ -144,7 +144,7 @@ $$;
 COMMENT ON FUNCTION easeml.apart_hint(easeml.datasets) IS
     'Says what to do if no unit can cover all partitions of a dataset at once (internal).';
 
-CREATE FUNCTION easeml.choose_architectures(data easeml.datasets, architectures text[]) RETURNS text[]
+CREATE OR REPLACE FUNCTION easeml.choose_architectures(data easeml.datasets, architectures text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     chosen text[];
@@ -210,7 +210,7 @@ COMMENT ON FUNCTION easeml.choose_architectures(easeml.datasets, text[]) IS
     'Returns the architectures of a run, each once: those named, or those that suit the data. Refuses one '
     'that does not fit (internal).';
 
-CREATE FUNCTION easeml.specifications(architectures text[], target jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.specifications(architectures text[], target jsonb) RETURNS jsonb
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.catalogue.catalog import specifications
 return specifications(plpy, GD, architectures, target)
@@ -218,17 +218,17 @@ $$;
 COMMENT ON FUNCTION easeml.specifications(text[], jsonb) IS 'Returns the hyperparameters that architectures declare, '
     'as a procedure reads them, for a dataset with that target (internal).';
 
-CREATE FUNCTION easeml.takes_n_parallel(procedure text) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.takes_n_parallel(procedure text) RETURNS boolean
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures import takes_n_parallel
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, takes_n_parallel, procedure)
 $$;
 COMMENT ON FUNCTION easeml.takes_n_parallel(text) IS
     'Returns whether a procedure has the option n_parallel (internal).';
 
 -- PL/pgSQL because it keeps its plans: planning takes longer than the query.
-CREATE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.complete_options(procedure text, options jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF jsonb_typeof(options) <> 'object' OR NOT easeml.takes_n_parallel(procedure) THEN

@@ -1,6 +1,6 @@
 -- What a run would train, before anything runs.
 
-CREATE FUNCTION easeml.plan_search(
+CREATE OR REPLACE FUNCTION easeml.plan_search(
     architectures jsonb,
     search_space jsonb,
     procedure text,
@@ -12,7 +12,7 @@ CREATE FUNCTION easeml.plan_search(
     OUT failure jsonb
 ) LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.procedures.proposal import preview
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, preview, architectures, search_space, procedure, n_configs,
     max_epochs, seed, procedure_options)
 $$;
@@ -23,7 +23,7 @@ COMMENT ON FUNCTION easeml.plan_search(jsonb, jsonb, text, integer, integer, big
 -- SECURITY DEFINER, because only easeml.plan_search knows the plan, and it takes whatever it is given. It takes values
 -- only, and checks them first. Where partitions are, easeml.choose_architectures has looked up with the caller's
 -- rights: the caller may have invented the dataset.
-CREATE FUNCTION easeml.preview_search(
+CREATE OR REPLACE FUNCTION easeml.preview_search(
     data easeml.datasets,
     procedure text,
     max_epochs integer,
@@ -68,7 +68,7 @@ COMMENT ON FUNCTION easeml.preview_search(easeml.datasets, text, integer, intege
     'Returns the rungs of a run on that dataset, which may be NULL, after checking the arguments '
     '(internal: use easeml.preview_procedure).';
 
-CREATE FUNCTION easeml.preview_procedure(
+CREATE OR REPLACE FUNCTION easeml.preview_procedure(
     procedure text,
     max_epochs integer DEFAULT NULL,
     n_configs integer DEFAULT NULL,

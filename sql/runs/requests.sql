@@ -1,6 +1,6 @@
 -- Starting a run with the rights of easeml_owner, behind easeml.requests, for a proven caller.
 
-CREATE FUNCTION easeml.check_search(
+CREATE OR REPLACE FUNCTION easeml.check_search(
     max_epochs integer,
     n_configs integer,
     seed bigint,
@@ -26,7 +26,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_search(integer, integer, bigint, jsonb, jsonb) IS
     'Refuses a search whose arguments are larger than anybody can mean (internal).';
 
-CREATE FUNCTION easeml.check_allocation(allocation text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_allocation(allocation text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF allocation NOT IN (SELECT easeml.list_allocations()) THEN
@@ -37,8 +37,12 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_allocation(text) IS 'Refuses an allocation that does not exist (internal).';
 
-CREATE FUNCTION easeml.ranking_metric(data easeml.datasets, wanted text, OUT metric text, OUT is_higher_better boolean)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.ranking_metric(
+    data easeml.datasets,
+    wanted text,
+    OUT metric text,
+    OUT is_higher_better boolean
+) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- What a run on this very version ranks by fits its task.
     SELECT r.metric, r.is_higher_better INTO metric, is_higher_better
@@ -64,7 +68,7 @@ $$;
 COMMENT ON FUNCTION easeml.ranking_metric(easeml.datasets, text) IS
     'Returns the metric of that name; without a name, that of the dataset, else the default of its task (internal).';
 
-CREATE FUNCTION easeml.perform_select_models(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_select_models(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');
@@ -147,7 +151,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_select_models(name, name, jsonb) IS
     'Checks the arguments of easeml.select_models, and queues a run; returns its id (internal).';
 
-CREATE FUNCTION easeml.insert_run(run easeml.runs, search jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.insert_run(run easeml.runs, search jsonb) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     new_run_id bigint;
@@ -181,7 +185,7 @@ $$;
 COMMENT ON FUNCTION easeml.insert_run(easeml.runs, jsonb) IS
     'Inserts a run with its arms and first trials; returns its id (internal).';
 
-CREATE FUNCTION easeml.announce_run(run easeml.runs, search jsonb, n_wanted integer) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.announce_run(run easeml.runs, search jsonb, n_wanted integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     up_to text := CASE WHEN NOT (search ->> 'is_one_shot')::boolean THEN 'up to ' END;

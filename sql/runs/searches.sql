@@ -3,7 +3,7 @@
 -- {kind: continue, trial_number, target_epochs} or {kind: stop, trial_number}; parent and trial_number are numbers
 -- within the run.
 
-CREATE FUNCTION easeml.copy_state(from_trial easeml.trials, to_trial_id bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.copy_state(from_trial easeml.trials, to_trial_id bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     copied_id bigint;
@@ -22,7 +22,7 @@ COMMENT ON FUNCTION easeml.copy_state(easeml.trials, bigint) IS
     'Gives a trial a copy of another trial''s newest state; returns the new checkpoint, or NULL if '
     'there is no state (internal).';
 
-CREATE FUNCTION easeml.apply_decisions(
+CREATE OR REPLACE FUNCTION easeml.apply_decisions(
     arm_id bigint,
     n_resumes integer,
     decisions jsonb,

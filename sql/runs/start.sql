@@ -1,6 +1,6 @@
 -- Starting a run: arms and first trials are queued, and a coordinator trains them.
 
-CREATE FUNCTION easeml.begin_search(
+CREATE OR REPLACE FUNCTION easeml.begin_search(
     encoder jsonb,
     train_rows bigint[],
     architectures jsonb,
@@ -23,7 +23,7 @@ COMMENT ON FUNCTION easeml.begin_search(jsonb, bigint[], jsonb, jsonb, text, int
     'Returns a run''s arms, its first trials and the largest number of trials as a json object, or an error, for '
     'example if no slot has the memory for a trial. train_rows: the rows of each partition (internal).';
 
-CREATE FUNCTION easeml.select_models(
+CREATE OR REPLACE FUNCTION easeml.select_models(
     dataset text,
     architectures text[] DEFAULT NULL,
     search_space jsonb DEFAULT NULL,

@@ -1,6 +1,6 @@
 -- The summary of a run at its end, in sentences.
 
-CREATE FUNCTION easeml.metric_text(value double precision) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.metric_text(value double precision) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     -- Four digits, as people compare them.
     SELECT CASE WHEN value IS NULL THEN 'nothing' WHEN value = 0
@@ -9,7 +9,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION easeml.metric_text(double precision) IS 'Writes a metric with four digits (internal).';
 
-CREATE FUNCTION easeml.tried_sentence(run easeml.runs) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.tried_sentence(run easeml.runs) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('Run %s is %s%s. It trained %s config%s for %s epoch%s in all: %s.', run.run_id, run.status,
         CASE WHEN run.started_at IS NOT NULL THEN coalesce(' after ' || nullif(l.seconds, 0) || ' second'
@@ -27,7 +27,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION easeml.tried_sentence(easeml.runs) IS 'Says what a run has tried (internal).';
 
-CREATE FUNCTION easeml.members_text(config jsonb) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.members_text(config jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN count(*) = 1 THEN '1 trial' ELSE format('%s trials', count(*)) END
         || CASE count(m -> 'refit_epochs') WHEN 0 THEN '' WHEN count(*) THEN ', trained again on validation rows too'
@@ -36,7 +36,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION easeml.members_text(jsonb) IS 'Says how many members an ensemble has (internal).';
 
-CREATE FUNCTION easeml.best_sentences(run easeml.runs) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION easeml.best_sentences(run easeml.runs) RETURNS SETOF text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     best record;
@@ -67,7 +67,7 @@ $$;
 COMMENT ON FUNCTION easeml.best_sentences(easeml.runs) IS
     'Says what was best in a run, of all and of each architecture (internal).';
 
-CREATE FUNCTION easeml.advice_sentence(run easeml.runs) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.advice_sentence(run easeml.runs) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     last_seconds double precision;
@@ -110,7 +110,7 @@ $$;
 COMMENT ON FUNCTION easeml.advice_sentence(easeml.runs) IS
     'Returns whether a run was still improving, and what to do for more (internal).';
 
-CREATE FUNCTION easeml.run_summary(run_id bigint) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION easeml.run_summary(run_id bigint) RETURNS SETOF text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs := easeml.find_run(run_id);

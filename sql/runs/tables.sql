@@ -1,6 +1,6 @@
 -- What users asked for: runs, their arms and their trials.
 
-CREATE TABLE easeml.runs (
+CREATE TABLE IF NOT EXISTS easeml.runs (
     run_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant name NOT NULL,
     dataset_id bigint NOT NULL,
@@ -18,10 +18,6 @@ CREATE TABLE easeml.runs (
     scheduler text NOT NULL DEFAULT 'auto',
     visit_order text NOT NULL DEFAULT 'cyclic' CHECK (visit_order IN ('cyclic', 'free')),
     allocation text NOT NULL DEFAULT 'hopping',
-    deadline_seconds double precision CHECK (deadline_seconds > 0 AND deadline_seconds <= 1e9),
-    deadline timestamptz CHECK (isfinite(deadline)),
-    max_cost double precision CHECK (max_cost > 0 AND max_cost < 'Infinity'),
-    price_list text,  -- no foreign key: a list is kept as long as an open run needs it
     planned_scheduler text,
     simulated_seconds double precision,
     bound_seconds double precision,
@@ -32,15 +28,20 @@ CREATE TABLE easeml.runs (
     started_at timestamptz CHECK (isfinite(started_at)),
     finished_at timestamptz CHECK (isfinite(finished_at)),
     failure_reason text,
-    slot_seconds double precision CHECK (slot_seconds >= 0),
-    is_open boolean NOT NULL GENERATED ALWAYS AS (status IN ('queued', 'running')) STORED,
     UNIQUE (run_id, tenant),
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant)
 );
-CREATE INDEX runs_dataset ON easeml.runs (dataset_id);
-CREATE INDEX runs_tenant ON easeml.runs (tenant, run_id) INCLUDE (slot_seconds);
+ALTER TABLE easeml.runs
+    ADD COLUMN IF NOT EXISTS deadline_seconds double precision CHECK (deadline_seconds > 0 AND deadline_seconds <= 1e9),
+    ADD COLUMN IF NOT EXISTS deadline timestamptz CHECK (isfinite(deadline)),
+    ADD COLUMN IF NOT EXISTS max_cost double precision CHECK (max_cost > 0 AND max_cost < 'Infinity'),
+    ADD COLUMN IF NOT EXISTS price_list text,  -- no foreign key: a list is kept as long as an open run needs it
+    ADD COLUMN IF NOT EXISTS slot_seconds double precision CHECK (slot_seconds >= 0),
+    ADD COLUMN IF NOT EXISTS is_open boolean NOT NULL GENERATED ALWAYS AS (status IN ('queued', 'running')) STORED;
+CREATE INDEX IF NOT EXISTS runs_dataset ON easeml.runs (dataset_id);
+CREATE INDEX IF NOT EXISTS runs_tenant ON easeml.runs (tenant, run_id) INCLUDE (slot_seconds);
 -- Not of the status itself: a run that begins changes nothing that an index holds, so that its row stays in its page.
-CREATE INDEX runs_open ON easeml.runs (tenant, run_id) WHERE is_open;
+CREATE INDEX IF NOT EXISTS runs_open ON easeml.runs (tenant, run_id) WHERE is_open;
 ALTER TABLE easeml.runs SET (fillfactor = 80);
 COMMENT ON TABLE easeml.runs IS 'One row for each call of easeml.select_models.';
 COMMENT ON COLUMN easeml.runs.n_configs IS 'Largest number of trials.';
@@ -61,7 +62,7 @@ COMMENT ON COLUMN easeml.runs.slot_seconds IS
 COMMENT ON COLUMN easeml.runs.planned_scheduler IS
     'The scheduler in use; simulated_seconds and bound_seconds are the forecast at the time it was chosen.';
 
-CREATE TABLE easeml.arms (
+CREATE TABLE IF NOT EXISTS easeml.arms (
     arm_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -93,7 +94,7 @@ COMMENT ON COLUMN easeml.arms.quality IS
 
 -- Its rules are those of the trigger trial_values: PostgreSQL parses all CHECKs of a table at every UPDATE, and each
 -- unit updates the rows of its trial and its slot.
-CREATE TABLE easeml.trials (
+CREATE TABLE IF NOT EXISTS easeml.trials (
     trial_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id bigint NOT NULL,
     arm_id bigint NOT NULL,
@@ -108,8 +109,6 @@ CREATE TABLE easeml.trials (
     inherited_epochs integer NOT NULL DEFAULT 0,
     status text NOT NULL DEFAULT 'waiting',
     n_steps_done integer NOT NULL DEFAULT 0,
-    slot_seconds double precision NOT NULL DEFAULT 0,
-    training_seconds double precision,
     checkpoint_id bigint,  -- no foreign key: the index that it needs would hold a column that each unit changes
     best_epoch integer,
     best_metric_value double precision,
@@ -125,7 +124,10 @@ CREATE TABLE easeml.trials (
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE,
     FOREIGN KEY (arm_id, tenant) REFERENCES easeml.arms (arm_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX trials_arm ON easeml.trials (arm_id);
+ALTER TABLE easeml.trials
+    ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS training_seconds double precision;
+CREATE INDEX IF NOT EXISTS trials_arm ON easeml.trials (arm_id);
 -- Each unit updates the row of its trial, and no column that an index holds. There is none of the tenant: to find a few
 -- trials of a run, the planner would read all entries of the tenant first.
 ALTER TABLE easeml.trials SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);

@@ -2,7 +2,7 @@
 -- would compute all runs. statement_timestamp moves within a transaction, now within a procedure that commits
 -- (easeml.wait): the later of the two is the time.
 
-CREATE VIEW easeml.run_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.run_status WITH (security_invoker) AS
 SELECT r.run_id, r.tenant::text AS tenant, d.dataset_name, d.version AS dataset_version,
     CASE WHEN r.status = 'running' AND NOT easeml.has_live_coordinator() THEN 'interrupted' ELSE r.status END AS status,
     r.procedure, r.metric, r.max_epochs, r.seed,
@@ -81,16 +81,16 @@ CROSS JOIN LATERAL (SELECT CASE WHEN r.status IN ('queued', 'running') THEN leas
 COMMENT ON VIEW easeml.run_status IS
     'Runs with their progress. A run is interrupted if it is running and no coordinator is alive.';
 
-CREATE VIEW easeml.schedulers WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.schedulers WITH (security_invoker) AS
 SELECT s.scheduler, s.needs_free_order, s.needs_single_holders, s.is_default, s.summary FROM easeml.list_schedulers() s;
 COMMENT ON VIEW easeml.schedulers IS 'Schedulers that easeml.select_models accepts.';
 
-CREATE VIEW easeml.procedures WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.procedures WITH (security_invoker) AS
 SELECT p.procedure, p.is_one_shot, p.options, p.summary FROM easeml.list_procedures() p;
 COMMENT ON VIEW easeml.procedures IS 'Procedures that easeml.select_models accepts, with their options; '
     'easeml.preview_procedure shows what one would train.';
 
-CREATE VIEW easeml.leaderboard WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.leaderboard WITH (security_invoker) AS
 SELECT t.run_id, CASE WHEN t.best_metric_value IS NOT NULL THEN
         rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value
                 ELSE t.best_metric_value END NULLS LAST, t.best_loss, t.architecture <> 'ensemble') END AS rank,
@@ -113,7 +113,7 @@ LEFT JOIN easeml.deployments p ON p.trial_id = t.trial_id;
 COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the validation metric of their best epoch; '
     'the loss ranks those with equal metrics. test_metric measures the same epoch on rows that no choice has seen.';
 
-CREATE VIEW easeml.learning_curves WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.learning_curves WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, e.training_loss, r.metric,
     e.metric_value AS validation_metric,
     e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at,
@@ -126,7 +126,7 @@ JOIN easeml.runs r ON r.run_id = t.run_id
 WHERE e.split = 'validation';
 COMMENT ON VIEW easeml.learning_curves IS 'Training loss and validation metrics of each trial after each epoch.';
 
-CREATE VIEW easeml.trial_metrics WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.trial_metrics WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, d.dataset_name, t.architecture, e.split, e.epoch,
     e.n_rows, r.metric, e.metric_value,
     e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at,
@@ -140,7 +140,7 @@ COMMENT ON VIEW easeml.trial_metrics IS 'All metrics of the best epoch of each t
 
 -- The join stands outside the union: so the first units by time come from the indexes of both tables, and nothing is
 -- sorted.
-CREATE VIEW easeml.training_timeline WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.training_timeline WITH (security_invoker) AS
 SELECT u.run_id, u.trial_id, t.trial_number, t.architecture, u.kind, u.epoch, u.position,
     u.partition_number, u.slot_id, u.attempt,
     u.started_at, u.finished_at, date_part('epoch', u.finished_at - u.started_at) AS seconds, u.training_seconds,
@@ -161,7 +161,7 @@ FROM (
 LEFT JOIN easeml.trials t USING (trial_id, run_id);
 COMMENT ON VIEW easeml.training_timeline IS 'Every recorded unit with its slot and times: the Gantt chart of a run.';
 
-CREATE VIEW easeml.run_events WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.run_events WITH (security_invoker) AS
 SELECT e.event_id, e.happened_at, e.run_id, e.trial_id, e.kind, e.message,
     e.tenant::text AS tenant FROM easeml.events e;
 COMMENT ON VIEW easeml.run_events IS 'What happened to runs and trials, in words.';

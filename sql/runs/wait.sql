@@ -1,13 +1,13 @@
 -- Waiting for the end of a run.
 
-CREATE PROCEDURE easeml.commit_first(message text, call text, INOUT failure jsonb) LANGUAGE plpython3u AS $$
+CREATE OR REPLACE PROCEDURE easeml.commit_first(message text, call text, INOUT failure jsonb) LANGUAGE plpython3u AS $$
 from easeml_plpy.server.transactions import commit_first
 return commit_first(plpy, GD, message, call, failure)
 $$;
 COMMENT ON PROCEDURE easeml.commit_first(text, text, jsonb) IS
     'Commits, or returns the error that a routine which commits was called inside a transaction (internal).';
 
-CREATE PROCEDURE easeml.rest(seconds double precision) LANGUAGE plpython3u AS $$
+CREATE OR REPLACE PROCEDURE easeml.rest(seconds double precision) LANGUAGE plpython3u AS $$
 from easeml_plpy.server.transactions import rest
 return rest(plpy, GD, seconds)
 $$;
@@ -15,7 +15,8 @@ COMMENT ON PROCEDURE easeml.rest(double precision) IS
     'Commits, then sleeps for half a second at most, without a snapshot: PL/pgSQL would hold one while it sleeps, and '
     'while a snapshot is held, vacuum cannot remove row versions that are newer (internal).';
 
-CREATE PROCEDURE easeml.wait(run_id bigint, timeout_seconds double precision DEFAULT NULL) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE easeml.wait(run_id bigint, timeout_seconds double precision DEFAULT NULL)
+LANGUAGE plpgsql AS $$
 DECLARE
     run easeml.runs;
     n_total bigint;

@@ -79,6 +79,7 @@ END
 $security$;
 
 -- easeml.current_tenant reads it, so its own policy cannot ask that.
+DROP POLICY IF EXISTS own_rows ON easeml.tenant_roles;
 CREATE POLICY own_rows ON easeml.tenant_roles FOR SELECT TO easeml_tenant
     USING (role = to_regrole(quote_ident(current_user)));
 
@@ -88,6 +89,7 @@ GRANT INSERT (action, arguments) ON easeml.requests TO easeml_tenant;
 GRANT INSERT (dataset_id, split, partition_number, block_number, n_rows, inputs, targets, row_keys,
     row_hashes) ON easeml.blocks TO easeml_tenant;
 ALTER TABLE easeml.blocks ALTER tenant SET DEFAULT easeml.current_tenant();
+DROP POLICY IF EXISTS packed_rows ON easeml.blocks;
 CREATE POLICY packed_rows ON easeml.blocks FOR INSERT TO easeml_tenant WITH
     CHECK (tenant = (SELECT easeml.current_tenant())
     AND easeml.is_being_packed(dataset_id));

@@ -5,15 +5,20 @@
 -- within those functions (a right that is missing) go the same way. docs/design/errors.md says how an error comes
 -- without lines of CONTEXT.
 
-CREATE FUNCTION easeml.hide_context() RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.hide_context() RETURNS void
+LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.server.error_context import hide_context
 return hide_context(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml.hide_context() IS
     'Keeps lines of CONTEXT out of the error that its caller raises next (internal).';
 
-CREATE FUNCTION easeml.fail(sqlstate_code text, message text, detail text DEFAULT NULL, hint text DEFAULT NULL)
-RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.fail(
+    sqlstate_code text,
+    message text,
+    detail text DEFAULT NULL,
+    hint text DEFAULT NULL
+) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     callers text;
 BEGIN
@@ -39,7 +44,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.fail(text, text, text, text) IS 'Raises an error of class ML (internal).';
 
-CREATE FUNCTION easeml.raise_failure(failure jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.raise_failure(failure jsonb) RETURNS void
 LANGUAGE plpgsql STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fail(failure ->> 'sqlstate', failure ->> 'message', failure ->> 'detail', failure ->> 'hint');
@@ -48,7 +53,7 @@ $$;
 COMMENT ON FUNCTION easeml.raise_failure(jsonb) IS
     'Raises the error that a PL/Python function returned; does nothing if it is NULL (internal).';
 
-CREATE FUNCTION easeml.check_run_transition() RETURNS trigger
+CREATE OR REPLACE FUNCTION easeml.check_run_transition() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
@@ -66,10 +71,10 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_run_transition() IS
     'Refuses an illegal change of a run''s status, and records the slot time of a run that finishes (trigger).';
-CREATE TRIGGER run_transition BEFORE UPDATE OF status ON easeml.runs
+CREATE OR REPLACE TRIGGER run_transition BEFORE UPDATE OF status ON easeml.runs
     FOR EACH ROW EXECUTE FUNCTION easeml.check_run_transition();
 
-CREATE FUNCTION easeml.check_trial_transition() RETURNS trigger
+CREATE OR REPLACE FUNCTION easeml.check_trial_transition() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
@@ -87,10 +92,11 @@ $$;
 COMMENT ON FUNCTION easeml.check_trial_transition() IS 'Refuses an illegal change of a trial''s status (trigger).';
 -- AFTER: a trigger that comes before an update has each row of its table locked first, whichever column is written, and
 -- that is a record in the log.
-CREATE TRIGGER trial_transition AFTER UPDATE OF status ON easeml.trials
+CREATE OR REPLACE TRIGGER trial_transition AFTER UPDATE OF status ON easeml.trials
     FOR EACH ROW EXECUTE FUNCTION easeml.check_trial_transition();
 
-CREATE FUNCTION easeml.refuse_values() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.refuse_values() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ruled text := (SELECT string_agg(format('%s = %s', a.attname,
                 coalesce(left(to_jsonb(NEW) ->> a.attname, 64), 'null')), ', ' ORDER BY a.attnum)
@@ -106,7 +112,7 @@ COMMENT ON FUNCTION easeml.refuse_values() IS
     'Refuses a row with a value that its table does not allow, and says which values the rules are about (trigger).';
 -- In place of CHECKs, which PostgreSQL parses at every UPDATE of any column: a unit writes none of these columns,
 -- unless its trial starts, pauses or ends.
-CREATE TRIGGER trial_values AFTER INSERT OR UPDATE OF trial_number, max_epochs, target_epochs, bracket,
+CREATE OR REPLACE TRIGGER trial_values AFTER INSERT OR UPDATE OF trial_number, max_epochs, target_epochs, bracket,
     inherited_epochs, status, started_at, finished_at ON easeml.trials
     FOR EACH ROW WHEN (NOT (NEW.trial_number >= 1 AND NEW.max_epochs BETWEEN 1 AND 1000000
             AND NEW.target_epochs BETWEEN 1 AND NEW.max_epochs
@@ -114,7 +120,8 @@ CREATE TRIGGER trial_values AFTER INSERT OR UPDATE OF trial_number, max_epochs, 
             AND isfinite(NEW.finished_at)
         AND NEW.status IN ('waiting', 'running', 'paused', 'finished', 'failed', 'cancelled', 'stopped')))
     EXECUTE FUNCTION easeml.refuse_values();
-CREATE TRIGGER slot_values AFTER INSERT OR UPDATE OF device, n_threads, memory_limit_bytes, status ON easeml.slots
+CREATE OR REPLACE TRIGGER slot_values AFTER INSERT OR UPDATE OF device, n_threads, memory_limit_bytes, status
+    ON easeml.slots
     FOR EACH ROW WHEN (NOT (NEW.device ~ '^(cpu(:[0-9]+)?|cuda:[0-9]+)$' AND NEW.n_threads BETWEEN 1 AND 1024
             AND NEW.memory_limit_bytes >= 268435456
         AND NEW.status IN ('active', 'draining', 'lost')))

@@ -1,7 +1,7 @@
 -- How the service does, in one row that reads slots, open runs and the coordinator's row, and nothing that grows. What
 -- begins while the statement is under way has an age of 0.
 
-CREATE VIEW easeml.health WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.health WITH (security_invoker) AS
 SELECT easeml.has_live_coordinator() AS is_alive, extract(epoch FROM greatest(now(), statement_timestamp(),
         c.heartbeat_at) - c.heartbeat_at)::double precision AS heartbeat_age_seconds,
     c.version, c.started_at, c.lease_number, r.n_queued_runs, r.n_running_runs, r.oldest_queued_seconds,

@@ -1,7 +1,7 @@
 -- Who calls, and what a name means.
 
 -- PL/pgSQL keeps its plan for the session: row-level security calls this once for each table of a query.
-CREATE FUNCTION easeml.current_tenant() RETURNS name
+CREATE OR REPLACE FUNCTION easeml.current_tenant() RETURNS name
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (SELECT t.tenant FROM easeml.tenant_roles t WHERE t.role = to_regrole(quote_ident(current_user)));
@@ -10,14 +10,14 @@ $$;
 COMMENT ON FUNCTION easeml.current_tenant() IS
     'Returns the tenant that you are, the name in the column tenant of your rows; NULL before your first request.';
 
-CREATE FUNCTION easeml.reads_for_all() RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.reads_for_all() RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_has_role(current_user, 'easeml_admin', 'USAGE') OR NOT pg_has_role(current_user, 'easeml_tenant', 'USAGE')
 $$;
 COMMENT ON FUNCTION easeml.reads_for_all() IS 'Returns whether a reader may read the rows of all tenants: not if it is '
     'a tenant itself, because they hold encoders and statistics (internal).';
 
-CREATE FUNCTION easeml.near_names(given text, known text[]) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.near_names(given text, known text[]) RETURNS text
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.server.near_names import near_names
 return near_names(plpy, GD, given, known)
@@ -25,7 +25,7 @@ $$;
 COMMENT ON FUNCTION easeml.near_names(text, text[]) IS 'Returns a hint for a name that does not exist: the nearest of '
     'the known ones, then some of them; NULL if there are none (internal).';
 
-CREATE FUNCTION easeml.dataset_of(caller name, tenant name, dataset text) RETURNS easeml.datasets
+CREATE OR REPLACE FUNCTION easeml.dataset_of(caller name, tenant name, dataset text) RETURNS easeml.datasets
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.datasets;
@@ -47,7 +47,7 @@ $$;
 COMMENT ON FUNCTION easeml.dataset_of(name, name, text) IS 'Returns the newest version of a tenant''s dataset, as far '
     'as you may see it, or raises an error that lists the datasets (internal).';
 
-CREATE FUNCTION easeml.find_dataset(dataset text) RETURNS easeml.datasets
+CREATE OR REPLACE FUNCTION easeml.find_dataset(dataset text) RETURNS easeml.datasets
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN easeml.dataset_of(current_user, easeml.current_tenant(), dataset);
@@ -58,7 +58,7 @@ COMMENT ON FUNCTION easeml.find_dataset(text) IS
 
 -- The one function that needs the caller's search_path, for the caller's own names; all other names in it have their
 -- schema.
-CREATE FUNCTION easeml.find_source(source text, OUT relation regclass, OUT qualified_name text)
+CREATE OR REPLACE FUNCTION easeml.find_source(source text, OUT relation regclass, OUT qualified_name text)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     BEGIN
@@ -84,7 +84,7 @@ $$;
 COMMENT ON FUNCTION easeml.find_source(text) IS
     'Returns the table or view that a name means, with its schema, or raises an error.';
 
-CREATE FUNCTION easeml.qualified_name(relation regclass) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.qualified_name(relation regclass) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- With its schema a name means the same under another search_path.
     SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -94,7 +94,7 @@ COMMENT ON FUNCTION easeml.qualified_name(regclass) IS
     'Returns schema and name of a table or view as SQL writes them, or NULL for anything else (internal).';
 
 -- PL/pgSQL because it keeps its plan: planning takes longer than the query.
-CREATE FUNCTION easeml.has_live_coordinator() RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.has_live_coordinator() RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM easeml.coordinators c JOIN easeml.coordinator_lease l USING (lease_number)

@@ -1,7 +1,8 @@
 -- The lease: whoever holds it is the coordinator, and whoever held it before writes no more. Statements of a
 -- coordinator ask here whether it still does.
 
-CREATE FUNCTION easeml.fence(unit jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.fence(unit jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     holder bigint;
 BEGIN
@@ -17,7 +18,7 @@ COMMENT ON FUNCTION easeml.fence(jsonb) IS
     'Refuses to record a unit whose coordinator no longer holds the lease (internal).';
 
 -- PL/pgSQL because it keeps its plan: planning takes longer than the query.
-CREATE FUNCTION easeml.holds_lease(lease_number bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.holds_lease(lease_number bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM easeml.coordinator_lease l WHERE l.lease_number = holds_lease.lease_number);

@@ -1,9 +1,10 @@
-CREATE FUNCTION easeml.version() RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.version() RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml'
 $$;
 COMMENT ON FUNCTION easeml.version() IS 'Returns the installed version of the extension.';
 
-CREATE FUNCTION easeml.python_facts() RETURNS jsonb LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.python_facts() RETURNS jsonb
+LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 import importlib, json, sys
 facts = {"python": sys.version.split()[0], "path": list(sys.path), "modules": {}, "faults": {}}
 for name in ("numpy", "torch", "sklearn", "safetensors", "easeml_plpy", "easeml_db"):
@@ -21,7 +22,7 @@ COMMENT ON FUNCTION easeml.python_facts() IS
     'Describes the server''s Python as JSON for easeml doctor: version, path, packages that it can import, devices.';
 
 -- SECURITY DEFINER, because only the owner of a table may analyse it. It takes nothing from its caller.
-CREATE FUNCTION easeml.analyse_grown() RETURNS integer
+CREATE OR REPLACE FUNCTION easeml.analyse_grown() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     relation regclass;

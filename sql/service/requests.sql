@@ -1,7 +1,7 @@
 -- The door: how tenants reach the service. They write no table; a public function that writes inserts a request, and
 -- what easeml does for it runs with the rights of easeml_owner. docs/design/callers.md says why it is built so.
 
-CREATE VIEW easeml.requests WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.requests WITH (security_invoker) AS
 SELECT NULL::name AS caller, NULL::text AS action, NULL::jsonb AS arguments, NULL::jsonb AS result
 FROM (SELECT) nothing WHERE false;
 COMMENT ON VIEW easeml.requests IS 'Always empty: an inserted row is a request, carried out at once for the role that '
@@ -14,17 +14,18 @@ COMMENT ON COLUMN easeml.requests.result IS 'What INSERT ... RETURNING gives bac
 -- Not a column default: a view over this one could put another default in its place. This trigger runs with the rights
 -- of whoever inserts, so current_user is true here, and it fires first, since triggers fire in the order of their
 -- names.
-CREATE FUNCTION easeml.stamp_caller() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.stamp_caller() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     NEW.caller := current_user;
     RETURN NEW;
 END
 $$;
 COMMENT ON FUNCTION easeml.stamp_caller() IS 'Writes the inserting role into the request (trigger).';
-CREATE TRIGGER request_1_caller INSTEAD OF INSERT
+CREATE OR REPLACE TRIGGER request_1_caller INSTEAD OF INSERT
     ON easeml.requests FOR EACH ROW EXECUTE FUNCTION easeml.stamp_caller();
 
-CREATE FUNCTION easeml.perform_request() RETURNS trigger
+CREATE OR REPLACE FUNCTION easeml.perform_request() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asker name;
@@ -83,10 +84,10 @@ END
 $$;
 COMMENT ON FUNCTION easeml.perform_request() IS 'Carries out a request with the rights of easeml_owner, for the role '
     'that the trigger before it recorded (trigger).';
-CREATE TRIGGER request_2_perform INSTEAD OF INSERT
+CREATE OR REPLACE TRIGGER request_2_perform INSTEAD OF INSERT
     ON easeml.requests FOR EACH ROW EXECUTE FUNCTION easeml.perform_request();
 
-CREATE FUNCTION easeml.refuse_action(action text) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.refuse_action(action text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fail('ML001', format('action: there is no action %s', quote_nullable(action)),
@@ -95,7 +96,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.refuse_action(text) IS 'Refuses a request for something that does not exist (internal).';
 
-CREATE FUNCTION easeml.request(action text, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.request(action text, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer jsonb;
@@ -108,7 +109,7 @@ $$;
 COMMENT ON FUNCTION easeml.request(text, jsonb) IS
     'Requests an action in the name of the current role and returns its result (internal).';
 
-CREATE FUNCTION easeml.register_tenant(role name) RETURNS name
+CREATE OR REPLACE FUNCTION easeml.register_tenant(role name) RETURNS name
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     account regrole := quote_ident(role)::regrole;
@@ -146,7 +147,8 @@ COMMENT ON FUNCTION easeml.register_tenant(name) IS
     'Returns which tenant a role is; makes it one at its first request (internal).';
 
 -- Roles as a dump names them, see security/dump.sql.
-CREATE FUNCTION easeml.restore_role() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.restore_role() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     NEW.role := to_regrole(quote_ident(NEW.role_name));
     NEW.role_name := NULL;
@@ -155,10 +157,11 @@ END
 $$;
 COMMENT ON FUNCTION easeml.restore_role() IS
     'Finds the role that a dump names; if it is missing, the tenant waits for easeml.adopt_tenant (trigger).';
-CREATE TRIGGER restored_role BEFORE INSERT ON easeml.tenant_roles FOR EACH ROW
+CREATE OR REPLACE TRIGGER restored_role BEFORE INSERT ON easeml.tenant_roles FOR EACH ROW
     WHEN (NEW.role_name IS NOT NULL) EXECUTE FUNCTION easeml.restore_role();
 
-CREATE FUNCTION easeml.restore_grantee() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.restore_grantee() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     NEW.grantee := to_regrole(quote_ident(NEW.grantee_name));
     NEW.grantee_name := NULL;
@@ -167,18 +170,18 @@ END
 $$;
 COMMENT ON FUNCTION easeml.restore_grantee() IS
     'Finds the role that a dump names; if it is missing, nobody has the grant (trigger).';
-CREATE TRIGGER restored_grantee BEFORE INSERT ON easeml.dataset_grants FOR EACH ROW
+CREATE OR REPLACE TRIGGER restored_grantee BEFORE INSERT ON easeml.dataset_grants FOR EACH ROW
     WHEN (NEW.grantee_name IS NOT NULL) EXECUTE FUNCTION easeml.restore_grantee();
 
-CREATE FUNCTION easeml.is_administrator(role name) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.is_administrator(role name) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_has_role(role, 'easeml_admin', 'USAGE')
 $$;
 COMMENT ON FUNCTION easeml.is_administrator(name) IS
     'Returns whether a role may act on the rows of all tenants: members of easeml_admin and superusers (internal).';
 
-CREATE FUNCTION easeml.check_json(argument text, value jsonb, max_bytes integer, max_depth integer) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.check_json(argument text, value jsonb, max_bytes integer, max_depth integer)
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF octet_length(value::text) > max_bytes THEN
         PERFORM easeml.fail('ML001',

@@ -3,7 +3,8 @@
 -- off while a table is loaded, and easeml.finish_restore, which a coordinator calls before it takes over, checks them
 -- all.
 
-CREATE FUNCTION easeml.begin_restoring() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.begin_restoring() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     pid integer := pg_backend_pid();
     started timestamptz := (SELECT a.backend_start FROM pg_stat_get_activity(pid) a);
@@ -30,7 +31,8 @@ $$;
 COMMENT ON FUNCTION easeml.begin_restoring() IS
     'Switches foreign keys off while a dump loads its rows, and records the table for easeml.finish_restore (trigger).';
 
-CREATE FUNCTION easeml.end_restoring() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.end_restoring() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Counted here and not later, because slots may be removed and runs dropped before the check.
     UPDATE easeml.restored_tables r SET n_rows = CASE WHEN current_setting('track_counts')::boolean
@@ -44,7 +46,8 @@ $$;
 COMMENT ON FUNCTION easeml.end_restoring() IS
     'Counts the rows that a dump loaded, and switches foreign keys on again (trigger).';
 
-CREATE FUNCTION easeml.check_dump() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.check_dump() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF string_to_array(NEW.version, '.')::integer[] > string_to_array(easeml.version(), '.')::integer[] THEN
         PERFORM easeml.fail('ML008', format('the dump was made with easeml %s, and this server has %s, which is older',
@@ -56,9 +59,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.check_dump() IS 'Refuses the dump of a newer version (trigger).';
-CREATE TRIGGER dump_version BEFORE INSERT ON easeml.dumps FOR EACH ROW EXECUTE FUNCTION easeml.check_dump();
+CREATE OR REPLACE TRIGGER dump_version BEFORE INSERT ON easeml.dumps FOR EACH ROW EXECUTE FUNCTION easeml.check_dump();
 
-CREATE FUNCTION easeml.missing_rows() RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.missing_rows() RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN NOT EXISTS (SELECT FROM easeml.dumps) THEN 'nothing says how many rows it had' ELSE (
         SELECT string_agg(format('easeml.%s got %s of %s row(s)', k.key, coalesce(r.n_rows, 0), k.value),
             ', ' ORDER BY k.key)
@@ -71,7 +75,7 @@ $$;
 COMMENT ON FUNCTION easeml.missing_rows() IS
     'Says which tables got fewer rows than the dump has; NULL if none did (internal).';
 
-CREATE FUNCTION easeml.broken_references() RETURNS text
+CREATE OR REPLACE FUNCTION easeml.broken_references() RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     reference record;
@@ -104,7 +108,8 @@ $$;
 COMMENT ON FUNCTION easeml.broken_references() IS 'Names the rows that refer to missing ones, by all foreign keys and '
     'by what units record; NULL if there are none (internal).';
 
-CREATE FUNCTION easeml.leave_numbers_behind() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.leave_numbers_behind() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- A dump has no lease. What was written under one of the lost numbers must not be taken for what is written under
     -- the next.
@@ -121,7 +126,7 @@ $$;
 COMMENT ON FUNCTION easeml.leave_numbers_behind() IS 'Has leases, and on a server with nodes datasets and states, go '
     'on with numbers that none had after the dump (internal).';
 
-CREATE FUNCTION easeml.finish_restore(allow_missing boolean DEFAULT false) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.finish_restore(allow_missing boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     broken text;

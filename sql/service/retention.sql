@@ -1,7 +1,7 @@
 -- Old rows leave when an administrator asks for it (easeml prune), in short transactions. What answers, what answered,
 -- what can still be resumed, what replays the best trial of a run, and what teaches priors stays, however old it is.
 
-CREATE FUNCTION easeml.retention_rules(
+CREATE OR REPLACE FUNCTION easeml.retention_rules(
     OUT what text,
     OUT keep interval,
     OUT shortest interval,
@@ -31,7 +31,7 @@ $$;
 COMMENT ON FUNCTION easeml.retention_rules() IS
     'Lists what easeml prune can remove, and for how long it is kept by default (internal: read easeml.retention).';
 
-CREATE VIEW easeml.retention WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.retention WITH (security_invoker) AS
 SELECT u.what, CASE WHEN s.what IS NULL THEN u.keep ELSE s.keep END AS keep,
     s.what IS NULL AS is_default, u.summary, s.set_at
 FROM easeml.retention_rules() u LEFT JOIN easeml.retention_settings s USING (what);
@@ -43,7 +43,7 @@ COMMENT ON COLUMN easeml.retention.is_default IS 'Whether nobody has changed it.
 COMMENT ON COLUMN easeml.retention.summary IS 'What it is, and what remains of it.';
 COMMENT ON COLUMN easeml.retention.set_at IS 'When it was set.';
 
-CREATE FUNCTION easeml.set_retention(what text, keep interval) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.set_retention(what text, keep interval) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rule record;
@@ -70,7 +70,7 @@ COMMENT ON FUNCTION easeml.set_retention(text, interval) IS
     'Sets how long something is kept, one of easeml.retention; NULL: forever. Nothing is removed until an '
     'administrator calls easeml prune. Administrators only.';
 
-CREATE FUNCTION easeml.kept_trials(run_ids bigint[]) RETURNS SETOF bigint
+CREATE OR REPLACE FUNCTION easeml.kept_trials(run_ids bigint[]) RETURNS SETOF bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- The best trial of each run, those that answer or answered, and what they are made of: parents of copies, members
     -- of ensembles.
@@ -93,8 +93,8 @@ $$;
 COMMENT ON FUNCTION easeml.kept_trials(bigint[]) IS
     'Returns the trials of runs whose units and states are kept (internal).';
 
-CREATE FUNCTION easeml.prune_rows(table_name name, condition text, run_ids bigint[], is_dry boolean) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.prune_rows(table_name name, condition text, run_ids bigint[], is_dry boolean)
+RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n bigint;
 BEGIN
@@ -110,7 +110,7 @@ $$;
 COMMENT ON FUNCTION easeml.prune_rows(name, text, bigint[], boolean) IS
     'Removes the rows of some runs from a table, or counts them (internal).';
 
-CREATE FUNCTION easeml.prune_of_runs(what text, run_ids bigint[], is_dry boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.prune_of_runs(what text, run_ids bigint[], is_dry boolean) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     of_runs text := 'x.run_id = ANY ($1)';
@@ -132,7 +132,7 @@ $$;
 COMMENT ON FUNCTION easeml.prune_of_runs(text, bigint[], boolean) IS
     'Removes one kind of data of runs that ended, or counts it (internal).';
 
-CREATE FUNCTION easeml.prune_runs(what text, run_ids bigint[], is_dry boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.prune_runs(what text, run_ids bigint[], is_dry boolean) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     free bigint[];
@@ -178,7 +178,7 @@ $$;
 COMMENT ON FUNCTION easeml.prune_runs(text, bigint[], boolean) IS
     'Removes the states of runs that ended, or the runs themselves, unless they are needed; or counts them (internal).';
 
-CREATE FUNCTION easeml.prune_states(run_ids bigint[], is_dry boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.prune_states(run_ids bigint[], is_dry boolean) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     others bigint[] := ARRAY(SELECT t.trial_id FROM easeml.trials t WHERE t.run_id = ANY (run_ids)
@@ -197,7 +197,7 @@ $$;
 COMMENT ON FUNCTION easeml.prune_states(bigint[], boolean) IS
     'Removes the states of trials of finished runs, except those that are kept, or counts them (internal).';
 
-CREATE FUNCTION easeml.unused_versions() RETURNS SETOF easeml.datasets
+CREATE OR REPLACE FUNCTION easeml.unused_versions() RETURNS SETOF easeml.datasets
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT d.* FROM easeml.datasets d WHERE d.packing_xid IS NULL
         AND EXISTS (SELECT FROM easeml.datasets n WHERE n.tenant = d.tenant AND n.dataset_name = d.dataset_name
@@ -208,7 +208,7 @@ $$;
 COMMENT ON FUNCTION easeml.unused_versions() IS
     'Returns the versions of datasets that no run and no later version uses, but for the newest of each (internal).';
 
-CREATE FUNCTION easeml.drop_versions(dataset_ids bigint[]) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.drop_versions(dataset_ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n bigint;
@@ -223,7 +223,7 @@ $$;
 COMMENT ON FUNCTION easeml.drop_versions(bigint[]) IS
     'Removes versions of datasets that nothing uses, except those that another transaction has locked (internal).';
 
-CREATE FUNCTION easeml.prune_versions(before timestamptz, is_dry boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.prune_versions(before timestamptz, is_dry boolean) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old bigint[] := ARRAY(SELECT u.dataset_id FROM easeml.unused_versions() u
@@ -235,7 +235,7 @@ $$;
 COMMENT ON FUNCTION easeml.prune_versions(timestamptz, boolean) IS
     'Removes a few versions of datasets that nothing needs, or counts all of them (internal).';
 
-CREATE FUNCTION easeml.gone_tenants(before timestamptz) RETURNS SETOF name
+CREATE OR REPLACE FUNCTION easeml.gone_tenants(before timestamptz) RETURNS SETOF name
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- Where a dump brought rows without their role, they wait for easeml.adopt_tenant.
     SELECT t.tenant FROM easeml.tenant_roles t
@@ -249,7 +249,7 @@ $$;
 COMMENT ON FUNCTION easeml.gone_tenants(timestamptz) IS
     'Returns the former tenants that have done nothing since a given time (internal).';
 
-CREATE FUNCTION easeml.prune_tenants(before timestamptz, is_dry boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.prune_tenants(before timestamptz, is_dry boolean) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     gone name[] := ARRAY(SELECT g FROM easeml.gone_tenants(before) g ORDER BY g LIMIT CASE WHEN NOT is_dry THEN 1 END);
@@ -289,7 +289,7 @@ $$;
 COMMENT ON FUNCTION easeml.prune_tenants(timestamptz, boolean) IS
     'Removes some rows of a former tenant, or counts the runs and datasets of all of them (internal).';
 
-CREATE FUNCTION easeml.prune_once(what text, before timestamptz, is_dry boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.prune_once(what text, before timestamptz, is_dry boolean) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n bigint;
@@ -311,7 +311,7 @@ $$;
 COMMENT ON FUNCTION easeml.prune_once(text, timestamptz, boolean) IS
     'Removes some of what belongs to no run, or counts all of it (internal).';
 
-CREATE FUNCTION easeml.prune_unlocked(what text, run_ids bigint[], is_dry boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.prune_unlocked(what text, run_ids bigint[], is_dry boolean) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN CASE WHEN what IN ('runs', 'states', 'refreshed') THEN easeml.prune_runs(what, run_ids, is_dry)
@@ -323,7 +323,7 @@ $$;
 COMMENT ON FUNCTION easeml.prune_unlocked(text, bigint[], boolean) IS
     'Removes one kind of data of some runs, or counts it; NULL where somebody has locked rows of it (internal).';
 
-CREATE FUNCTION easeml.prune_batch(
+CREATE OR REPLACE FUNCTION easeml.prune_batch(
     what text,
     after bigint DEFAULT 0,
     is_dry boolean DEFAULT true,

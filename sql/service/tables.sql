@@ -1,6 +1,6 @@
 -- The facts of a restored dump about itself, and the tables that wait to be checked.
 
-CREATE TABLE easeml.dumps (
+CREATE TABLE IF NOT EXISTS easeml.dumps (
     version text NOT NULL,
     n_rows jsonb NOT NULL,
     roles jsonb NOT NULL DEFAULT '{}'
@@ -12,7 +12,7 @@ COMMENT ON COLUMN easeml.dumps.n_rows IS 'How many rows the dump holds, by table
 COMMENT ON COLUMN easeml.dumps.roles IS 'The roles that own or may use something of the database, or are members of '
     'easeml''s groups: whether they can log in, and their groups.';
 
-CREATE TABLE easeml.restored_tables (
+CREATE TABLE IF NOT EXISTS easeml.restored_tables (
     table_name name NOT NULL,
     backend_pid integer NOT NULL,
     backend_started timestamptz NOT NULL,
@@ -28,7 +28,7 @@ COMMENT ON COLUMN easeml.restored_tables.n_rows IS
 
 -- How long old rows are kept, where administrators chose; service/retention.sql has the defaults.
 
-CREATE TABLE easeml.retention_settings (
+CREATE TABLE IF NOT EXISTS easeml.retention_settings (
     what text PRIMARY KEY,
     keep interval CHECK (keep > '0' AND keep <= '1000 years'),
     set_at timestamptz NOT NULL DEFAULT now()

@@ -1,6 +1,6 @@
 -- What changes the trial that answers, written down as it happens: easeml.rollback reads it.
 
-CREATE FUNCTION easeml.note_serving(
+CREATE OR REPLACE FUNCTION easeml.note_serving(
     tenant name,
     dataset_name text,
     reason text,
@@ -40,7 +40,7 @@ $$;
 COMMENT ON FUNCTION easeml.note_serving(name, text, text, bigint) IS
     'Records which trial answers for a dataset now, if that has changed since it was last recorded (internal).';
 
-CREATE FUNCTION easeml.lock_serving(tenant name, dataset_name text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.lock_serving(tenant name, dataset_name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM FROM easeml.serving_metrics m WHERE m.tenant = lock_serving.tenant
@@ -52,7 +52,7 @@ $$;
 COMMENT ON FUNCTION easeml.lock_serving(name, text) IS
     'Makes manual changes of what answers for a dataset wait for one another (internal).';
 
-CREATE FUNCTION easeml.note_takeover(trial_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.note_takeover(trial_id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     better record;
@@ -82,7 +82,7 @@ $$;
 COMMENT ON FUNCTION easeml.note_takeover(bigint) IS
     'Records that a trial answers from now on, if its newly measured epoch makes it the best (internal).';
 
-CREATE FUNCTION easeml.rollback(dataset text) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.rollback(dataset text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN easeml.request('rollback', jsonb_build_object('dataset', dataset))::bigint;
@@ -93,7 +93,7 @@ $$Goes back to the trial that answered before the present one, and returns its n
 after easeml.deploy. Each further call goes back one more.
 easeml.serving_history shows what answered when; dropped trials are skipped.$$;
 
-CREATE FUNCTION easeml.perform_rollback(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_rollback(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     name text := (easeml.dataset_of(caller, asker, arguments ->> 'dataset')).dataset_name;
@@ -128,7 +128,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_rollback(name, name, jsonb) IS
     'Goes back to the trial that answered before, for easeml.rollback (internal).';
 
-CREATE FUNCTION easeml.set_serving_metric(dataset text, metric text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.set_serving_metric(dataset text, metric text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('set_serving_metric', jsonb_build_object('dataset', dataset, 'metric', metric));
@@ -139,7 +139,7 @@ $$Chooses the metric that decides which trial of a dataset answers, in place of 
 of runs that rank by it take part.
 Later runs rank by it, too, unless they name another. A deployed trial goes on answering.$$;
 
-CREATE FUNCTION easeml.perform_set_serving_metric(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_set_serving_metric(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');

@@ -1,6 +1,7 @@
 -- Which trial answers for a dataset, when its tenant chooses one.
 
-CREATE FUNCTION easeml.deploy(trial_id bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.deploy(trial_id bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('deploy', jsonb_build_object('trial_id', trial_id));
 END
@@ -8,7 +9,8 @@ $$;
 COMMENT ON FUNCTION easeml.deploy(bigint) IS 'Makes this trial answer easeml.predict for its dataset, even if later '
     'trials are better. easeml.rollback goes back to what answered before, easeml.undeploy to the best trial.';
 
-CREATE FUNCTION easeml.undeploy(dataset text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.undeploy(dataset text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('undeploy', jsonb_build_object('dataset', dataset));
 END
@@ -16,7 +18,7 @@ $$;
 COMMENT ON FUNCTION easeml.undeploy(text) IS 'Withdraws the deployed trial of a dataset, so that the best trial by the '
     'dataset''s metric answers easeml.predict again.';
 
-CREATE FUNCTION easeml.perform_deploy(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_deploy(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial record;
@@ -47,7 +49,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.perform_deploy(name, name, jsonb) IS 'Deploys a trial for easeml.deploy (internal).';
 
-CREATE FUNCTION easeml.perform_undeploy(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_undeploy(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.lock_serving(asker, arguments ->> 'dataset');

@@ -1,6 +1,6 @@
 -- Trials as files: out with the rights of the caller, in as a dataset without rows that has one trial.
 
-CREATE FUNCTION easeml.export_file(dataset text, trial_id bigint, OUT contents bytea, OUT failure jsonb)
+CREATE OR REPLACE FUNCTION easeml.export_file(dataset text, trial_id bigint, OUT contents bytea, OUT failure jsonb)
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.files.exports import export_file
 return export_file(plpy, GD, dataset, trial_id)
@@ -8,7 +8,7 @@ $$;
 COMMENT ON FUNCTION easeml.export_file(text, bigint) IS
     'Returns the file of a trial that you may see, or an error (internal: use easeml.export_trial).';
 
-CREATE FUNCTION easeml.export_trial(dataset text, trial_id bigint DEFAULT NULL) RETURNS bytea
+CREATE OR REPLACE FUNCTION easeml.export_trial(dataset text, trial_id bigint DEFAULT NULL) RETURNS bytea
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := easeml.find_dataset(dataset);
@@ -29,7 +29,7 @@ its header), which easeml.import_trial and the Python package easeml_model read.
 answers. The file holds labels, categories and statistics of the training rows, but no row. From a shell: easeml
 export.$$;
 
-CREATE FUNCTION easeml.import_model(contents bytea, name text, OUT trial_id bigint, OUT failure jsonb)
+CREATE OR REPLACE FUNCTION easeml.import_model(contents bytea, name text, OUT trial_id bigint, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.files.exports import import_model
 return import_model(plpy, GD, contents, name)
@@ -37,7 +37,7 @@ $$;
 COMMENT ON FUNCTION easeml.import_model(bytea, text) IS 'Checks a file with the rights of the caller, and has it '
     'stored; returns the trial or an error (internal: use easeml.import_trial).';
 
-CREATE FUNCTION easeml.import_trial(contents bytea, name text DEFAULT NULL) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.import_trial(contents bytea, name text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer record := easeml.import_model(contents, name);
@@ -54,7 +54,7 @@ version, are refused. From a shell: easeml import.$$;
 
 -- With the owner's rights, for what easeml.import_model has left in PL/Python's GD, which only a superuser's code can
 -- write.
-CREATE FUNCTION easeml.store_import(OUT trial_id bigint, OUT failure jsonb)
+CREATE OR REPLACE FUNCTION easeml.store_import(OUT trial_id bigint, OUT failure jsonb)
 LANGUAGE plpython3u SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.files.exports import store_import
 return store_import(plpy, GD)
@@ -62,7 +62,7 @@ $$;
 COMMENT ON FUNCTION easeml.store_import() IS 'Stores the file that easeml.import_model has just checked; returns the '
     'trial or an error (internal: refuses direct calls).';
 
-CREATE FUNCTION easeml.begin_import(
+CREATE OR REPLACE FUNCTION easeml.begin_import(
     caller name,
     name text,
     facts jsonb,
@@ -137,7 +137,7 @@ COMMENT ON FUNCTION easeml.begin_import(name, text, jsonb, bigint, text, bytea) 
     'Inserts the rows of an imported trial: dataset, run, trial, metrics and a state, whose chunks follow if it is '
     'large; returns trial and state (internal).';
 
-CREATE FUNCTION easeml.finish_import(caller name, trial_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.finish_import(caller name, trial_id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asker name;

@@ -1,7 +1,7 @@
 -- Which trial answers a prediction, and for whom. Only easeml.open_serving calls these: they trust the name of the
 -- asking role.
 
-CREATE FUNCTION easeml.usable_dataset(
+CREATE OR REPLACE FUNCTION easeml.usable_dataset(
     asker name,
     dataset text,
     trial_id bigint,
@@ -71,7 +71,7 @@ COMMENT ON FUNCTION easeml.usable_dataset(name, text, bigint) IS
     'Says which dataset a name means for a role: its own, else tenant.dataset, else the oldest grant of that name; '
     'passed_over lists younger grants of that name (internal).';
 
-CREATE FUNCTION easeml.answering_trial(
+CREATE OR REPLACE FUNCTION easeml.answering_trial(
     tenant name,
     dataset_name text,
     OUT trial_id bigint,
@@ -87,7 +87,7 @@ COMMENT ON FUNCTION easeml.answering_trial(name, text) IS
     'Returns the trial that answers for a dataset unless another is named, with its version and its state, by the rule '
     'of the view easeml.answering (internal).';
 
-CREATE FUNCTION easeml.fail_untrained_task(task text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.fail_untrained_task(task text) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fail('ML010', format('task %s has no model yet', quote_literal(task)),
@@ -98,7 +98,7 @@ $$;
 COMMENT ON FUNCTION easeml.fail_untrained_task(text) IS
     'Raises the error that no trial answers for a task yet, with a hint how its tenant starts a run (internal).';
 
-CREATE FUNCTION easeml.fail_unanswered(tenant name, dataset_name text, asked text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.fail_unanswered(tenant name, dataset_name text, asked text) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     other_metric text := (SELECT a.metric FROM easeml.answering a WHERE a.tenant = fail_unanswered.tenant
@@ -123,7 +123,7 @@ $$;
 COMMENT ON FUNCTION easeml.fail_unanswered(name, text, text) IS
     'Raises the error that says why no trial answers for a dataset (internal).';
 
-CREATE FUNCTION easeml.serving_trial(
+CREATE OR REPLACE FUNCTION easeml.serving_trial(
     asker name,
     dataset text,
     trial_id bigint,
@@ -180,8 +180,8 @@ COMMENT ON FUNCTION easeml.serving_trial(name, text, bigint) IS
 
 -- The role never waits: if another session of it has locked the row, the statement is not counted. Nor does its time
 -- zone choose the day.
-CREATE FUNCTION easeml.log_prediction(tenant name, dataset_name text, asker name, trial_id bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET timezone = 'UTC' AS $$
+CREATE OR REPLACE FUNCTION easeml.log_prediction(tenant name, dataset_name text, asker name, trial_id bigint)
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET timezone = 'UTC' AS $$
 DECLARE
     is_new boolean;
 BEGIN
@@ -205,7 +205,7 @@ $$;
 COMMENT ON FUNCTION easeml.log_prediction(name, text, name, bigint) IS
     'Counts a statement that predicted; a read-only transaction leaves no row (internal).';
 
-CREATE FUNCTION easeml.set_prediction_audit(dataset text, is_on boolean) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.set_prediction_audit(dataset text, is_on boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('set_prediction_audit', jsonb_build_object('dataset', dataset, 'is_on', is_on));
@@ -215,7 +215,7 @@ COMMENT ON FUNCTION easeml.set_prediction_audit(text, boolean) IS
     'Switches the counting of predictions with a dataset of yours on or off: easeml.prediction_log counts the '
     'statements that committed by day, role and trial. Off by default; rows are kept for 90 days.';
 
-CREATE FUNCTION easeml.perform_set_prediction_audit(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_set_prediction_audit(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     data easeml.datasets := easeml.dataset_of(caller, asker, arguments ->> 'dataset');

@@ -4,12 +4,12 @@
 -- PL/Python reads a number that it returns from a text. Whole columns come back as bytes instead, of which only the
 -- length must be checked:
 -- the header before the numbers is the server's own, so that any bytes make a legal array.
-CREATE FUNCTION easeml.bytes_as_numbers(stored bytea) RETURNS double precision[]
+CREATE OR REPLACE FUNCTION easeml.bytes_as_numbers(stored bytea) RETURNS double precision[]
 LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
 COMMENT ON FUNCTION easeml.bytes_as_numbers(bytea) IS 'Reinterprets bytes as the array that the server stores as those '
     'bytes, unchecked (internal: for easeml.numbers_of alone).';
 
-CREATE FUNCTION easeml.numbers_of(numbers bytea) RETURNS double precision[]
+CREATE OR REPLACE FUNCTION easeml.numbers_of(numbers bytea) RETURNS double precision[]
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n_numbers integer := octet_length(numbers) / 8;
@@ -26,7 +26,7 @@ $$;
 COMMENT ON FUNCTION easeml.numbers_of(bytea) IS
     'Returns numbers given as bytes, 8 for each as the server stores a double precision (internal).';
 
-CREATE FUNCTION easeml.predict_packed(
+CREATE OR REPLACE FUNCTION easeml.predict_packed(
     dataset text,
     trial_id bigint,
     n_rows integer,
@@ -44,7 +44,7 @@ $$;
 COMMENT ON FUNCTION easeml.predict_packed(text, bigint, integer, bytea, text) IS
     'Predicts for rows whose columns come as bytes, within easeml.predict_table (internal: refuses direct calls).';
 
-CREATE FUNCTION easeml.write_predictions(
+CREATE OR REPLACE FUNCTION easeml.write_predictions(
     dataset text,
     relation oid,
     output text,
@@ -64,7 +64,7 @@ COMMENT ON FUNCTION easeml.write_predictions(text, oid, text, bigint, text, text
 
 -- The two functions below resolve names by the caller's search_path, so they do not set one: each name and operator in
 -- them is qualified.
-CREATE FUNCTION easeml.find_output(output text, if_exists text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION easeml.find_output(output text, if_exists text) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
     parts text[];
     taken regclass;
@@ -110,7 +110,7 @@ $$;
 COMMENT ON FUNCTION easeml.find_output(text, text) IS
     'Returns the full name, quoted for SQL, of a table to make or add to, or raises an error (internal).';
 
-CREATE FUNCTION easeml.predict_table(
+CREATE OR REPLACE FUNCTION easeml.predict_table(
     dataset text,
     source text,
     output text,

@@ -1,6 +1,6 @@
 -- What answers for a dataset: chosen by its metric or by hand, and what answered before.
 
-CREATE TABLE easeml.serving_metrics (
+CREATE TABLE IF NOT EXISTS easeml.serving_metrics (
     tenant name NOT NULL,
     dataset_name text NOT NULL,
     metric text NOT NULL,
@@ -14,7 +14,7 @@ COMMENT ON TABLE easeml.serving_metrics IS
 COMMENT ON COLUMN easeml.serving_metrics.is_chosen IS 'Whether easeml.set_serving_metric set it. Otherwise it comes '
     'from the first run, and is removed with the last run.';
 
-CREATE TABLE easeml.deployments (
+CREATE TABLE IF NOT EXISTS easeml.deployments (
     tenant name NOT NULL,
     dataset_name text NOT NULL,
     trial_id bigint NOT NULL,
@@ -22,11 +22,11 @@ CREATE TABLE easeml.deployments (
     PRIMARY KEY (tenant, dataset_name),
     FOREIGN KEY (trial_id, tenant) REFERENCES easeml.trials (trial_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX deployments_trial ON easeml.deployments (trial_id);
+CREATE INDEX IF NOT EXISTS deployments_trial ON easeml.deployments (trial_id);
 COMMENT ON TABLE easeml.deployments IS
     'Trials that their tenants chose to answer easeml.predict, at most one for each dataset.';
 
-CREATE TABLE easeml.servings (
+CREATE TABLE IF NOT EXISTS easeml.servings (
     serving_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant name NOT NULL,
     dataset_name text NOT NULL,
@@ -39,7 +39,7 @@ CREATE TABLE easeml.servings (
     restored_id bigint,
     since timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX servings_dataset ON easeml.servings (tenant, dataset_name, serving_id);
+CREATE INDEX IF NOT EXISTS servings_dataset ON easeml.servings (tenant, dataset_name, serving_id);
 COMMENT ON TABLE easeml.servings IS
     'What answered for each dataset, one row for each change; the last 200 of a dataset are kept.';
 COMMENT ON COLUMN easeml.servings.trial_id IS 'The trial that answers from then on; null if none does.';

@@ -1,6 +1,6 @@
 -- Which trial answers, and why. The rule is written only here: functions that predict also query easeml.answering.
 
-CREATE VIEW easeml.answering WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.answering WITH (security_invoker) AS
 SELECT m.tenant, m.dataset_name, m.metric, m.is_higher_better, p.trial_id IS NOT NULL AS is_deployed, t.trial_id,
     t.run_id, r.dataset_id, t.best_checkpoint_id AS checkpoint_id
 FROM easeml.serving_metrics m
@@ -31,7 +31,7 @@ COMMENT ON COLUMN easeml.answering.run_id IS 'Its run.';
 COMMENT ON COLUMN easeml.answering.dataset_id IS 'The version that it was trained on.';
 COMMENT ON COLUMN easeml.answering.checkpoint_id IS 'The state of its best epoch.';
 
-CREATE VIEW easeml.serving WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.serving WITH (security_invoker) AS
 SELECT a.tenant::text AS tenant, a.dataset_name, a.trial_id, a.run_id,
     d.version AS dataset_version, t.architecture, a.metric,
     (to_jsonb(e) ->> a.metric)::double precision AS validation_metric, t.best_epoch, a.is_deployed,
@@ -70,7 +70,7 @@ COMMENT ON COLUMN easeml.serving.is_deployed IS
 COMMENT ON COLUMN easeml.serving.reason IS 'Why it answers, in words.';
 COMMENT ON COLUMN easeml.serving.since IS 'When it began to answer.';
 
-CREATE VIEW easeml.serving_history WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.serving_history WITH (security_invoker) AS
 SELECT s.serving_id, s.tenant::text AS tenant, s.dataset_name, s.since, s.trial_id, s.reason,
     s.is_deployed, s.metric, s.metric_value,
     t.trial_id IS NOT NULL AS is_kept

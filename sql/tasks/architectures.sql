@@ -1,6 +1,6 @@
 -- Architectures that administrators register: functions of installed packages, which become further arms of tasks.
 
-CREATE FUNCTION easeml.template_architectures(template text) RETURNS text[]
+CREATE OR REPLACE FUNCTION easeml.template_architectures(template text) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (SELECT t.architectures FROM easeml.list_templates() t WHERE t.template = template_architectures.template)
@@ -11,7 +11,7 @@ $$;
 COMMENT ON FUNCTION easeml.template_architectures(text) IS
     'Returns the architectures that may now learn a template: easeml''s own first, then registered ones (internal).';
 
-CREATE FUNCTION easeml.check_architecture(
+CREATE OR REPLACE FUNCTION easeml.check_architecture(
     name text,
     entry_point text,
     descriptions jsonb,
@@ -27,7 +27,7 @@ COMMENT ON FUNCTION easeml.check_architecture(text, text, jsonb, jsonb, text) IS
     'Builds an architecture for each described program, trains it on a few rows, stores it and predicts with it; '
     'returns what to register, or an error (internal).';
 
-CREATE FUNCTION easeml.register_architecture(
+CREATE OR REPLACE FUNCTION easeml.register_architecture(
     name text,
     entry_point text,
     programs text[],
@@ -98,7 +98,7 @@ hyperparameters: a json list of objects with name, kind (float, integer, categor
 Each network also has the hyperparameters of training, such as learning_rate. easeml.withdraw_architecture withdraws
 it.$$;
 
-CREATE FUNCTION easeml.withdraw_architecture(name text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.withdraw_architecture(name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE easeml.registered_architectures r SET withdrawn_at = clock_timestamp()

@@ -1,7 +1,7 @@
 -- Feeding examples, and labelling them, with the rights of the role that does it: labelling functions never run as the
 -- service.
 
-CREATE FUNCTION easeml.read_examples(
+CREATE OR REPLACE FUNCTION easeml.read_examples(
     specification jsonb,
     classes text[],
     examples text,
@@ -14,7 +14,7 @@ $$;
 COMMENT ON FUNCTION easeml.read_examples(jsonb, text[], text) IS 'Converts json examples to rows of the table of a '
     'task, each with its problem if it has one, or returns an error (internal).';
 
-CREATE FUNCTION easeml.feed(
+CREATE OR REPLACE FUNCTION easeml.feed(
     task text,
     examples jsonb,
     on_error text DEFAULT 'refuse',
@@ -64,7 +64,7 @@ output: a class, or an output tensor whose largest number marks the class. If th
     tensor, that number or tensor. null: labelling functions are asked.
 on_error: refuse (names an example that does not fit, and feeds nothing) or skip.$$;
 
-CREATE FUNCTION easeml.feed(
+CREATE OR REPLACE FUNCTION easeml.feed(
     task text,
     examples text,
     on_error text DEFAULT 'refuse',
@@ -94,7 +94,7 @@ $$;
 COMMENT ON FUNCTION easeml.feed(text, text, text) IS 'Feeds examples given as the text of json: a literal such as '
     '''[{"input": [1, 2], "output": "a"}]'' selects this form.';
 
-CREATE FUNCTION easeml.feed(task text, input anyarray, output text DEFAULT NULL) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.feed(task text, input anyarray, output text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.feed(task, jsonb_build_object('input', to_jsonb(input), 'output', output));
@@ -103,7 +103,7 @@ $$;
 COMMENT ON FUNCTION easeml.feed(text, anyarray, text) IS 'Feeds one example, whose input is an array of numbers, with '
     'its class; without a class, labelling functions are asked.';
 
-CREATE FUNCTION easeml.feed(task text, input anyarray, output double precision) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.feed(task text, input anyarray, output double precision) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.feed(task, jsonb_build_object('input', to_jsonb(input), 'output', output));
@@ -112,7 +112,7 @@ $$;
 COMMENT ON FUNCTION easeml.feed(text, anyarray, double precision) IS
     'Feeds one example, whose input is an array of numbers and whose output is a number.';
 
-CREATE FUNCTION easeml.feed(task text, input bytea, output text DEFAULT NULL) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.feed(task text, input bytea, output text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.feed(task, jsonb_build_object('input', encode(input, 'hex'), 'output', output));
@@ -121,7 +121,7 @@ $$;
 COMMENT ON FUNCTION easeml.feed(text, bytea, text) IS
     'Feeds one example, whose input is a bytea of 8-bit values, such as a picture, with its class.';
 
-CREATE FUNCTION easeml.add_labelling_function(task text, function text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.add_labelling_function(task text, function text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.tasks := easeml.find_task(task);
@@ -139,7 +139,7 @@ function: name with schema, such as public.label_by_catalogue. It takes the inpu
 It runs with the rights of the role that feeds or labels, in a read-only transaction, and never as the service. If
 several functions know an output, that of the oldest counts.$$;
 
-CREATE FUNCTION easeml.remove_labelling_function(task text, function text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.remove_labelling_function(task text, function text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     names text[] := parse_ident(function);
@@ -151,7 +151,7 @@ $$;
 COMMENT ON FUNCTION easeml.remove_labelling_function(text, text) IS 'Removes a labelling function from a task. Its '
     'labels stay; to switch an example off: UPDATE the view name_refine SET is_on = false.';
 
-CREATE FUNCTION easeml.labelling_function(task easeml.tasks, function text) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.labelling_function(task easeml.tasks, function text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     names text[] := parse_ident(function);
@@ -186,7 +186,7 @@ $$;
 COMMENT ON FUNCTION easeml.labelling_function(easeml.tasks, text) IS
     'Returns the name of a labelling function as SQL writes it, or refuses one that does not fit (internal).';
 
-CREATE FUNCTION easeml.label_from(task text, first_id bigint, max_examples integer) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.label_from(task text, first_id bigint, max_examples integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.tasks := easeml.find_task(task);
@@ -239,7 +239,7 @@ COMMENT ON FUNCTION easeml.label_from(text, bigint, integer) IS
     'Runs the labelling functions of a task on its oldest examples without an output, from a given one on; returns how '
     'many they labelled. max_examples: NULL means all (internal: use easeml.label_examples).';
 
-CREATE FUNCTION easeml.label_examples(task text, max_examples integer DEFAULT 10000) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.label_examples(task text, max_examples integer DEFAULT 10000) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF max_examples IS NULL OR max_examples NOT BETWEEN 1 AND 1000000 THEN

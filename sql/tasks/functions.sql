@@ -1,7 +1,7 @@
 -- What users do with tasks. Views and trigger functions are made in the schema of the caller, with the rights of the
 -- caller.
 
-CREATE FUNCTION easeml.find_task(task text) RETURNS easeml.tasks
+CREATE OR REPLACE FUNCTION easeml.find_task(task text) RETURNS easeml.tasks
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN easeml.task_of(current_user, easeml.current_tenant(), task);
@@ -10,7 +10,7 @@ $$;
 COMMENT ON FUNCTION easeml.find_task(text) IS
     'Returns your task of that name, or raises an error that lists your tasks (internal).';
 
-CREATE FUNCTION easeml.create_task(
+CREATE OR REPLACE FUNCTION easeml.create_task(
     name text,
     program text,
     schema text,
@@ -64,7 +64,7 @@ run_options: arguments of easeml.select_models for its runs, for example {"max_s
     test_fraction, seed: as in easeml.create_dataset.
 n_partitions: number of parts that train in parallel; by default 1, and 4 from 2,000 examples on.$$;
 
-CREATE FUNCTION easeml.check_place(schema text, name text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_place(schema text, name text) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     taken text;
@@ -87,7 +87,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_place(text, text) IS
     'Refuses a schema in which the views of a task cannot be made (internal).';
 
-CREATE FUNCTION easeml.make_task_views(schema text, name text, examples text, inputs text[]) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.make_task_views(schema text, name text, examples text, inputs text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     columns text := (SELECT string_agg(quote_ident(i), ', ') FROM unnest(inputs) i) || ', output';
@@ -152,8 +152,8 @@ $$;
 COMMENT ON FUNCTION easeml.make_task_views(text, text, text, text[]) IS
     'Makes the views of a task with the rights of the caller (internal).';
 
-CREATE FUNCTION easeml.make_objects_view(schema text, name text, examples text, specification jsonb) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.make_objects_view(schema text, name text, examples text, specification jsonb)
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first jsonb := specification #> '{inputs,0}';
     whole text;
@@ -179,7 +179,7 @@ $$;
 COMMENT ON FUNCTION easeml.make_objects_view(text, text, text, jsonb) IS
     'Makes the view of the objects of series or trees, a row for each, with the rights of the caller (internal).';
 
-CREATE FUNCTION easeml.alter_task(
+CREATE OR REPLACE FUNCTION easeml.alter_task(
     task text,
     run_after_examples integer,
     run_after_minutes double precision,
@@ -194,7 +194,8 @@ COMMENT ON FUNCTION easeml.alter_task(text, integer, double precision, jsonb) IS
     'Changes when runs of a task start automatically, and with which arguments; see easeml.create_task. NULL for both: '
     'only by hand. Without run_options, the former ones stay.';
 
-CREATE FUNCTION easeml.run_task(task text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.run_task(task text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.request('run_task', jsonb_build_object('task', task));
 END
@@ -202,7 +203,7 @@ $$;
 COMMENT ON FUNCTION easeml.run_task(text) IS 'Starts a run of a task in the background: the service packs what '
     'changed, and trains. If a run of the task is open, the next one begins after it.';
 
-CREATE FUNCTION easeml.drop_task(task text, cascade boolean DEFAULT false) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.drop_task(task text, cascade boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.tasks := easeml.find_task(task);
@@ -224,7 +225,7 @@ $$;
 COMMENT ON FUNCTION easeml.drop_task(text, boolean) IS 'Removes a task with its examples, its views and its versions. '
     'Refuses if it has runs, unless cascade => true, which removes them, too.';
 
-CREATE FUNCTION easeml.infer_output(
+CREATE OR REPLACE FUNCTION easeml.infer_output(
     dataset text,
     given text,
     inputs bytea,
@@ -238,10 +239,15 @@ $$;
 COMMENT ON FUNCTION easeml.infer_output(text, text, bytea, bigint) IS
     'Predicts the output for one input of a task, or returns an error (internal).';
 
-CREATE FUNCTION easeml.infer(task text, input anyarray, trial_id bigint DEFAULT NULL) RETURNS jsonb
+-- for each
+--  type     | form    | as_bytes
+--  anyarray | numbers | easeml.array_bytes(input::double precision[])
+--  bytea    | bytes   | input
+--  jsonb    | json    | convert_to(input::text, 'UTF8')
+CREATE OR REPLACE FUNCTION easeml.infer(task text, input {type}, trial_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    found record := easeml.infer_output(task, 'numbers', easeml.array_bytes(input::double precision[]), trial_id);
+    found record := easeml.infer_output(task, '{form}', {as_bytes}, trial_id);
 BEGIN
     IF found.failure IS NOT NULL THEN
         PERFORM easeml.raise_failure(found.failure);
@@ -249,38 +255,14 @@ BEGIN
     RETURN found.answer;
 END
 $$;
+-- end for each
 COMMENT ON FUNCTION easeml.infer(text, anyarray, bigint) IS
 $$Predicts the output for an input given as an array of numbers, with the best model so far: {"output": [...],
 "trial_id": ...}. If the outputs are classes, label and probability name the most probable one.
 task: your own, or 'tenant.task' of a tenant who lets you use it (easeml.grant_use). trial_id: the trial to ask; by
     default the one that easeml.serving shows.$$;
-
-CREATE FUNCTION easeml.infer(task text, input bytea, trial_id bigint DEFAULT NULL) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    found record := easeml.infer_output(task, 'bytes', input, trial_id);
-BEGIN
-    IF found.failure IS NOT NULL THEN
-        PERFORM easeml.raise_failure(found.failure);
-    END IF;
-    RETURN found.answer;
-END
-$$;
 COMMENT ON FUNCTION easeml.infer(text, bytea, bigint) IS
     'Predicts the output for an input given as bytea of 8-bit values, such as a picture; see the form for arrays.';
-
-CREATE FUNCTION easeml.infer(task text, input jsonb, trial_id bigint DEFAULT NULL) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    found record := easeml.infer_output(task, 'json', convert_to((CASE jsonb_typeof(input)
-                    WHEN 'array' THEN jsonb_build_object('input', input) ELSE input END)::text, 'UTF8'), trial_id);
-BEGIN
-    IF found.failure IS NOT NULL THEN
-        PERFORM easeml.raise_failure(found.failure);
-    END IF;
-    RETURN found.answer;
-END
-$$;
 COMMENT ON FUNCTION easeml.infer(text, jsonb, bigint) IS
     'Predicts the output for an input given as json: nested arrays of numbers, an object of them by the names of the '
     'tensors, a series as a list of its objects, a tree as objects within objects; see the form for arrays.';

@@ -1,6 +1,6 @@
 -- What became of a task, dated.
 
-CREATE FUNCTION easeml.task_report(
+CREATE OR REPLACE FUNCTION easeml.task_report(
     task text
 ) RETURNS TABLE (at timestamptz, event text, architecture text, metric text, value double precision, n_examples bigint,
     run_id bigint, trial_id bigint)

@@ -1,16 +1,16 @@
 -- What easeml does with tasks for tenants, with the rights of easeml_owner: behind easeml.requests, for a proven
 -- caller.
 
-CREATE FUNCTION easeml.describe_program(program text, storage text, OUT description jsonb, OUT failure jsonb)
+CREATE OR REPLACE FUNCTION easeml.describe_program(program text, storage text, OUT description jsonb, OUT failure jsonb)
 LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.templates.storage import describe_program
-from easeml_plpy.server.session import answered_by
+from easeml_plpy.server.entry_points import answered_by
 return answered_by(plpy, describe_program, program, storage)
 $$;
 COMMENT ON FUNCTION easeml.describe_program(text, text) IS 'Returns the columns, the task and the template of a '
     'program as a json object, or an error with line and column (internal).';
 
-CREATE FUNCTION easeml.task_of(caller name, tenant name, task text) RETURNS easeml.tasks
+CREATE OR REPLACE FUNCTION easeml.task_of(caller name, tenant name, task text) RETURNS easeml.tasks
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.tasks;
@@ -28,7 +28,7 @@ $$;
 COMMENT ON FUNCTION easeml.task_of(name, name, text) IS
     'Returns a tenant''s task, as far as you may see it, or raises an error that lists the tasks (internal).';
 
-CREATE FUNCTION easeml.check_task_rules(
+CREATE OR REPLACE FUNCTION easeml.check_task_rules(
     run_after_examples integer,
     run_after_minutes double precision,
     run_options jsonb
@@ -59,7 +59,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_task_rules(integer, double precision, jsonb) IS
     'Refuses rules under which no run can begin (internal).';
 
-CREATE FUNCTION easeml.check_classes(classes text[], description jsonb) RETURNS text[]
+CREATE OR REPLACE FUNCTION easeml.check_classes(classes text[], description jsonb) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n_wanted integer := (description ->> 'n_outputs')::integer;
@@ -86,7 +86,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_classes(text[], jsonb) IS
     'Returns the names of the classes of a task: as given, or the numbers from 0 (internal).';
 
-CREATE FUNCTION easeml.task_arms(description jsonb) RETURNS text[]
+CREATE OR REPLACE FUNCTION easeml.task_arms(description jsonb) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (SELECT array_agg(f.architecture ORDER BY a.place)
@@ -102,7 +102,7 @@ $$;
 COMMENT ON FUNCTION easeml.task_arms(jsonb) IS
     'Returns the architectures of the template that fit the sizes of a task (internal).';
 
-CREATE FUNCTION easeml.perform_create_task(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_create_task(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted record;
@@ -142,7 +142,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_create_task(name, name, jsonb) IS
     'Makes a task with its table of examples, for easeml.create_task (internal).';
 
-CREATE FUNCTION easeml.check_task(
+CREATE OR REPLACE FUNCTION easeml.check_task(
     asker name,
     name text,
     schema text,
@@ -179,7 +179,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_task(name, text, text, double precision, double precision, integer) IS
     'Refuses a task that cannot be made (internal).';
 
-CREATE FUNCTION easeml.tensor_column(entry jsonb, is_required boolean) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.tensor_column(entry jsonb, is_required boolean) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%I %s%s CONSTRAINT %I CHECK (%s)', i.column, i.type,
         CASE WHEN is_required THEN ' NOT NULL' ELSE '' END, format('%s is %s', i.column, i.text),
@@ -203,7 +203,7 @@ $$;
 COMMENT ON FUNCTION easeml.tensor_column(jsonb, boolean) IS
     'Returns the column of a tensor as SQL writes it, with a constraint on its shape (internal).';
 
-CREATE FUNCTION easeml.objects_constraint(specification jsonb) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.objects_constraint(specification jsonb) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce((SELECT format(', CONSTRAINT "every tensor is of as many objects" CHECK (%s)',
                 string_agg(format('cardinality(%I) / %s = %s', i ->> 'column', i ->> 'n_values', n.objects), ' AND '))
@@ -219,7 +219,7 @@ COMMENT ON FUNCTION easeml.objects_constraint(jsonb) IS
     'Returns the constraints of a table of series or trees, as SQL writes them: nothing for other tasks (internal).';
 
 -- Each object links to later ones only, so no cycle is possible and one check of each is enough.
-CREATE FUNCTION easeml.is_tree(n_objects integer, links integer[], n_links integer) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.is_tree(n_objects integer, links integer[], n_links integer) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     depths integer[];
@@ -252,7 +252,7 @@ COMMENT ON FUNCTION easeml.is_tree(integer, integer[], integer) IS
     'for the next field. An earlier object must link to each object except the first, exactly once, and there are at '
     'most 256 levels (internal).';
 
-CREATE FUNCTION easeml.output_type(task easeml.tasks) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.output_type(task easeml.tasks) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN task.classes IS NOT NULL THEN 'text'
         ELSE coalesce(task.specification #>> '{output,type}', 'double precision') END
@@ -260,7 +260,7 @@ $$;
 COMMENT ON FUNCTION easeml.output_type(easeml.tasks) IS
     'Returns the type of the outputs of a task: text for classes, a number, or that of a tensor (internal).';
 
-CREATE FUNCTION easeml.make_examples(caller name, task easeml.tasks) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.make_examples(caller name, task easeml.tasks) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     output jsonb := nullif(task.specification -> 'output', 'null');
@@ -293,7 +293,7 @@ $$;
 COMMENT ON FUNCTION easeml.make_examples(name, easeml.tasks) IS
     'Makes the table of the examples of a task, with constraints on their shape (internal).';
 
-CREATE FUNCTION easeml.perform_alter_task(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_alter_task(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     task easeml.tasks := easeml.task_of(caller, asker, arguments ->> 'task');
@@ -313,7 +313,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_alter_task(name, name, jsonb) IS
     'Changes when runs of a task begin, for easeml.alter_task (internal).';
 
-CREATE FUNCTION easeml.perform_run_task(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_run_task(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     task easeml.tasks := easeml.task_of(caller, asker, arguments ->> 'task');
@@ -325,7 +325,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_run_task(name, name, jsonb) IS
     'Asks for a run of a task, for easeml.run_task (internal).';
 
-CREATE FUNCTION easeml.perform_drop_task(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_drop_task(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
     task easeml.tasks := easeml.task_of(caller, asker, arguments ->> 'task');
@@ -350,7 +350,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_drop_task(name, name, jsonb) IS
     'Removes a task with its examples, for easeml.drop_task (internal).';
 
-CREATE FUNCTION easeml.perform_label_examples(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_label_examples(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     task easeml.tasks := easeml.task_of(caller, asker, arguments ->> 'task');
@@ -367,7 +367,7 @@ $$;
 COMMENT ON FUNCTION easeml.perform_label_examples(name, name, jsonb) IS
     'Writes the outputs that labelling functions gave to examples without one (internal).';
 
-CREATE FUNCTION easeml.perform_set_labelling_function(caller name, asker name, arguments jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.perform_set_labelling_function(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     task easeml.tasks := easeml.task_of(caller, asker, arguments ->> 'task');

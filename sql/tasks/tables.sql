@@ -2,13 +2,23 @@
 -- it is built so.
 
 -- The examples of tasks: a table for each, which easeml_owner makes and owns. So the service packs them without running
--- anything of a tenant's.
-CREATE SCHEMA easeml_tasks;
-ALTER SCHEMA easeml_tasks OWNER TO easeml_owner;
+-- anything of a tenant's. Whoever had a schema of that name could have objects in it.
+DO $tasks$
+BEGIN
+    IF to_regnamespace('easeml_tasks') IS NULL THEN
+        CREATE SCHEMA easeml_tasks AUTHORIZATION easeml_owner;
+    ELSIF NOT EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'easeml'
+        WHERE d.refclassid = 'pg_extension'::regclass AND d.classid = 'pg_namespace'::regclass
+            AND d.objid = to_regnamespace('easeml_tasks') AND d.deptype = 'e') THEN
+        RAISE EXCEPTION USING errcode = 'ML004', message = 'schema easeml_tasks is there already',
+            hint = 'Rename or drop it, and create or update the extension again.';
+    END IF;
+END
+$tasks$;
 COMMENT ON SCHEMA easeml_tasks IS
     'Examples of the tasks of easeml; tenants see theirs through the views that easeml.create_task makes.';
 
-CREATE TABLE easeml.tasks (
+CREATE TABLE IF NOT EXISTS easeml.tasks (
     task_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant name NOT NULL,
     task_name text NOT NULL CHECK (task_name <> '' AND octet_length(task_name) <= 50),
@@ -58,7 +68,7 @@ COMMENT ON COLUMN easeml.tasks.not_before IS 'When the service tries again, afte
 COMMENT ON COLUMN easeml.tasks.problem IS
     'Why no run begins, such as too few examples; null if nothing stands in the way.';
 
-CREATE TABLE easeml.task_versions (
+CREATE TABLE IF NOT EXISTS easeml.task_versions (
     dataset_id bigint PRIMARY KEY,
     tenant name NOT NULL,
     task_id bigint NOT NULL,
@@ -71,7 +81,7 @@ CREATE TABLE easeml.task_versions (
     FOREIGN KEY (dataset_id, tenant) REFERENCES easeml.datasets (dataset_id, tenant) ON DELETE CASCADE,
     FOREIGN KEY (task_id, tenant) REFERENCES easeml.tasks (task_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX task_versions_task ON easeml.task_versions (task_id);
+CREATE INDEX IF NOT EXISTS task_versions_task ON easeml.task_versions (task_id);
 COMMENT ON TABLE easeml.task_versions IS
     'What was packed anew for each version of a task, and what was kept from versions before.';
 COMMENT ON COLUMN easeml.task_versions.n_examples IS 'Examples that the version holds.';
@@ -81,18 +91,18 @@ COMMENT ON COLUMN easeml.task_versions.n_changed IS
 COMMENT ON COLUMN easeml.task_versions.n_packed_bytes IS 'Bytes of the blocks that were packed for it.';
 COMMENT ON COLUMN easeml.task_versions.n_kept_bytes IS 'Bytes of the blocks that it shares with versions before.';
 
-CREATE TABLE easeml.task_runs (
+CREATE TABLE IF NOT EXISTS easeml.task_runs (
     run_id bigint PRIMARY KEY REFERENCES easeml.runs ON DELETE CASCADE,
     tenant name NOT NULL,
     task_id bigint NOT NULL,
     reason text NOT NULL CHECK (reason IN ('examples', 'minutes', 'by hand', 'new architecture')),
     FOREIGN KEY (task_id, tenant) REFERENCES easeml.tasks (task_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX task_runs_task ON easeml.task_runs (task_id);
+CREATE INDEX IF NOT EXISTS task_runs_task ON easeml.task_runs (task_id);
 COMMENT ON TABLE easeml.task_runs IS 'Runs that the service has started for tasks, and why.';
 COMMENT ON COLUMN easeml.task_runs.reason IS 'examples, minutes (the rules of the task), by hand, or new architecture.';
 
-CREATE TABLE easeml.registered_architectures (
+CREATE TABLE IF NOT EXISTS easeml.registered_architectures (
     architecture text PRIMARY KEY CHECK (architecture ~ '^[a-z][a-z0-9_]{0,39}$'),
     entry_point text NOT NULL,
     programs text[] NOT NULL,
@@ -123,7 +133,7 @@ COMMENT ON COLUMN easeml.registered_architectures.made_for IS
 COMMENT ON COLUMN easeml.registered_architectures.withdrawn_at IS
     'When it was withdrawn: no later run may use it; trials that were trained before still answer.';
 
-CREATE TABLE easeml.labelling_functions (
+CREATE TABLE IF NOT EXISTS easeml.labelling_functions (
     task_id bigint NOT NULL,
     tenant name NOT NULL,
     function text NOT NULL,

@@ -1,7 +1,7 @@
 -- Versions and runs of tasks, in the background: the coordinator asks which tasks changed, and has each packed and run.
 -- It all happens with the rights of easeml_owner, on tables of easeml_owner: no code of a tenant runs.
 
-CREATE FUNCTION easeml.pack_task(task_id bigint, OUT dataset_id bigint, OUT failure jsonb)
+CREATE OR REPLACE FUNCTION easeml.pack_task(task_id bigint, OUT dataset_id bigint, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.tasks.task_packing import pack_task
 return pack_task(plpy, GD, task_id)
@@ -9,55 +9,33 @@ $$;
 COMMENT ON FUNCTION easeml.pack_task(bigint) IS 'Packs the examples of a task that are switched on as a new version, '
     'as far as they changed; returns its dataset id or an error (internal).';
 
-CREATE FUNCTION easeml.begin_task_version(
+CREATE OR REPLACE FUNCTION easeml.begin_task_version(
     task_id bigint,
     n_partitions integer,
-    block_rows integer,
     settings jsonb
 ) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    INSERT INTO easeml.datasets (tenant, dataset_name, version, source, input_columns, target_column, task, input_shape,
-        n_outputs, n_partitions, placement,
-        validation_fraction, test_fraction, seed, block_rows, options, encoder, packing_xid, row_key)
-    SELECT t.tenant, t.task_name, 1 + coalesce((SELECT max(d.version) FROM easeml.datasets d WHERE d.tenant = t.tenant
-            AND d.dataset_name = t.task_name), 0), t.examples,
-        ARRAY(SELECT i ->> 'column' FROM jsonb_array_elements(t.specification -> 'inputs') i), 'output',
-        'classification', '{1}', 1, begin_task_version.n_partitions, 'shared',
-        (settings ->> 'validation_fraction')::float8, (settings ->> 'test_fraction')::float8,
-        (settings ->> 'seed')::bigint, begin_task_version.block_rows, '{}', '{}',
-        pg_current_xact_id(), 'example_id::text'
+    SELECT easeml.begin_version(t.tenant, 1 + coalesce((SELECT max(d.version) FROM easeml.datasets d
+            WHERE d.tenant = t.tenant AND d.dataset_name = t.task_name), 0),
+        settings || jsonb_build_object('name', t.task_name, 'source', t.examples, 'inputs', (SELECT
+                jsonb_agg(i ->> 'column') FROM jsonb_array_elements(t.specification -> 'inputs') i),
+            'target', 'output', 'n_partitions', begin_task_version.n_partitions, 'placement', 'shared'))
     FROM easeml.tasks t WHERE t.task_id = begin_task_version.task_id
-    RETURNING dataset_id
 $$;
-COMMENT ON FUNCTION easeml.begin_task_version(bigint, integer, integer, jsonb) IS
+COMMENT ON FUNCTION easeml.begin_task_version(bigint, integer, jsonb) IS
     'Inserts a version of a task that this transaction packs; returns its dataset id (internal).';
 
-CREATE FUNCTION easeml.finish_task_version(dataset_id bigint, task_id bigint, facts jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.finish_task_version(dataset_id bigint, task_id bigint, facts jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     task easeml.tasks;
 BEGIN
     SELECT t.* INTO task FROM easeml.tasks t WHERE t.task_id = finish_task_version.task_id;
-    INSERT INTO easeml.partitions (dataset_id, tenant, partition_number, n_train_rows, n_validation_rows, n_test_rows,
-        n_bytes, n_kept_bytes, checksum)
-    SELECT b.dataset_id, task.tenant, b.partition_number, coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'train'), 0),
-        coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'validation'), 0),
-        coalesce(sum(b.n_rows) FILTER (WHERE b.split = 'test'), 0), sum(s.n_bytes),
-        coalesce(sum(s.n_bytes) FILTER (WHERE b.holder_id <> b.dataset_id), 0),
-        (facts -> 'checksums' ->> b.partition_number)::bigint
-    FROM easeml.version_blocks b, LATERAL (SELECT octet_length(b.inputs)::bigint + octet_length(b.targets)
-        + pg_column_size(b.row_hashes) AS n_bytes) s
-    WHERE b.dataset_id = finish_task_version.dataset_id GROUP BY b.dataset_id, b.partition_number;
-    UPDATE easeml.datasets d
-    SET task = facts ->> 'task', input_shape = ARRAY(SELECT jsonb_array_elements_text(facts -> 'input_shape')::integer),
-        n_outputs = (facts ->> 'n_outputs')::integer,
-        encoder = facts -> 'encoder', explanations = facts -> 'explanations',
-        packing_seconds = (facts ->> 'packing_seconds')::float8, packing_xid = NULL,
-        n_skipped_rows = (facts ->> 'n_off')::bigint
-    WHERE d.dataset_id = finish_task_version.dataset_id;
+    PERFORM easeml.add_partitions(easeml.fill_version(dataset_id, facts),
+        ARRAY(SELECT jsonb_array_elements_text(facts -> 'checksums')::bigint));
     INSERT INTO easeml.task_versions (dataset_id, tenant, task_id, n_examples, n_off, n_changed,
         n_packed_bytes, n_kept_bytes)
     SELECT p.dataset_id, task.tenant, task.task_id, sum(p.n_train_rows + p.n_validation_rows + p.n_test_rows),
-        (facts ->> 'n_off')::bigint, (facts ->> 'n_changed')::bigint,
+        (facts ->> 'n_skipped_rows')::bigint, (facts ->> 'n_changed')::bigint,
         sum(p.n_bytes - p.n_kept_bytes), sum(p.n_kept_bytes) FROM easeml.partitions p
             WHERE p.dataset_id = finish_task_version.dataset_id GROUP BY p.dataset_id;
     -- Versions that no run trained on, and whose blocks no other version shares, are no longer needed.
@@ -70,7 +48,7 @@ $$;
 COMMENT ON FUNCTION easeml.finish_task_version(bigint, bigint, jsonb) IS
     'Records the results of packing a version of a task, and removes versions that are no longer needed (internal).';
 
-CREATE FUNCTION easeml.run_reason(
+CREATE OR REPLACE FUNCTION easeml.run_reason(
     n_pending integer,
     pending_minutes double precision,
     has_run boolean,
@@ -80,7 +58,7 @@ CREATE FUNCTION easeml.run_reason(
     after_minutes double precision
 ) RETURNS text LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.templates.starting import run_reason
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, run_reason, n_pending, pending_minutes, has_run, is_wanted, n_new_architectures,
     after_examples, after_minutes)
 $$;
@@ -89,7 +67,7 @@ COMMENT ON FUNCTION easeml.run_reason(integer, double precision, boolean, boolea
 
 -- The server counts the rows that transactions insert and change, so a check costs nothing, whatever tenants feed; a
 -- count that was lost in a crash differs, too.
-CREATE FUNCTION easeml.counted_changes(examples text) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.counted_changes(examples text) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_stat_get_tuples_inserted(r) + pg_stat_get_tuples_updated(r) + pg_stat_get_tuples_deleted(r)
     FROM (SELECT to_regclass(examples)::oid) c(r)
@@ -97,7 +75,7 @@ $$;
 COMMENT ON FUNCTION easeml.counted_changes(text) IS
     'Returns how many rows of a table were ever changed, as the server counts them (internal).';
 
-CREATE FUNCTION easeml.pending_examples(task easeml.tasks, dataset_id bigint) RETURNS integer
+CREATE OR REPLACE FUNCTION easeml.pending_examples(task easeml.tasks, dataset_id bigint) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n_pending bigint;
@@ -112,14 +90,14 @@ $$;
 COMMENT ON FUNCTION easeml.pending_examples(easeml.tasks, bigint) IS
     'Returns how many examples differ from those of a version (internal).';
 
-CREATE FUNCTION easeml.is_task_running(task easeml.tasks) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.is_task_running(task easeml.tasks) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE d.tenant = task.tenant
         AND d.dataset_name = task.task_name AND r.is_open)
 $$;
 COMMENT ON FUNCTION easeml.is_task_running(easeml.tasks) IS 'Returns whether a task has an open run (internal).';
 
-CREATE FUNCTION easeml.due_tasks(is_first boolean) RETURNS SETOF bigint
+CREATE OR REPLACE FUNCTION easeml.due_tasks(is_first boolean) RETURNS SETOF bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     -- Tenants take turns: a list has one task of each, so that nobody waits for all tasks of another to be packed.
     SELECT d.task_id FROM (SELECT t.task_id, t.wanted_at, t.pending_since,
@@ -136,7 +114,7 @@ $$;
 COMMENT ON FUNCTION easeml.due_tasks(boolean) IS 'Returns the tasks that the service should check next, one of each '
     'tenant: of those that were fed, switched or asked to run since its last check; is_first: all (internal).';
 
-CREATE FUNCTION easeml.advance_task(task_id bigint, lease_number bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.advance_task(task_id bigint, lease_number bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     task easeml.tasks;
@@ -226,7 +204,7 @@ COMMENT ON FUNCTION easeml.advance_task(bigint, bigint) IS
     'Takes the next step of a task: packs what changed and begins a run if its rule says so. Returns the run, NULL if '
     'none is due, or 0 if the task is locked, or a run of it is open or about to begin (internal).';
 
-CREATE FUNCTION easeml.start_task_run(task easeml.tasks, arms text[], reason text) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.start_task_run(task easeml.tasks, arms text[], reason text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     caller name := (SELECT a.rolname FROM easeml.tenant_roles r JOIN pg_roles a ON a.oid = r.role

@@ -1,6 +1,6 @@
 -- Tenants and their settings. Only administrators call these, and a running coordinator finds each change.
 
-CREATE FUNCTION easeml.check_tenant(
+CREATE OR REPLACE FUNCTION easeml.check_tenant(
     weight double precision,
     deadline timestamptz,
     max_runs integer,
@@ -38,7 +38,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_tenant(double precision, timestamptz, integer, integer, bigint, double precision) IS
     'Refuses settings that no tenant can have; NULL passes (internal).';
 
-CREATE FUNCTION easeml.tenant_named(role text) RETURNS name
+CREATE OR REPLACE FUNCTION easeml.tenant_named(role text) RETURNS name
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- A tenant whose role is gone, or bears another name now, is found by its own name.
@@ -50,7 +50,7 @@ $$;
 COMMENT ON FUNCTION easeml.tenant_named(text) IS
     'Returns the tenant that a role is, or that had settings under that name; NULL if there is none (internal).';
 
-CREATE FUNCTION easeml.find_tenant(role text) RETURNS easeml.tenants LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION easeml.find_tenant(role text) RETURNS easeml.tenants LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     found easeml.tenants;
@@ -73,7 +73,7 @@ COMMENT ON FUNCTION easeml.find_tenant(text) IS 'Returns and locks the row of a 
 
 -- SECURITY DEFINER, because easeml_admin may not grant easeml_tenant; the function grants it, writes the row, and does
 -- no more.
-CREATE FUNCTION easeml.create_tenant(
+CREATE OR REPLACE FUNCTION easeml.create_tenant(
     role text,
     weight double precision DEFAULT 1,
     deadline timestamptz DEFAULT NULL,
@@ -126,7 +126,7 @@ weight: share of the slots relative to other tenants. deadline: when its runs sh
 max_slots: slots at a time. max_bytes: packed rows (copies on nodes included), kept states, examples of tasks, encoders,
     events, refreshes and answers of nodes. max_hours: slot hours of all its units.$$;
 
-CREATE FUNCTION easeml.alter_tenant(
+CREATE OR REPLACE FUNCTION easeml.alter_tenant(
     role text,
     weight double precision DEFAULT NULL,
     deadline timestamptz DEFAULT NULL,
@@ -177,7 +177,7 @@ default, for example {deadline,max_runs}.
 A lower limit takes nothing back: open runs continue and stored data stays.$$;
 
 -- Revoking needs the same rights as granting.
-CREATE FUNCTION easeml.drop_tenant(role text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.drop_tenant(role text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old easeml.tenants := easeml.find_tenant(role);
@@ -207,7 +207,7 @@ $$;
 COMMENT ON FUNCTION easeml.drop_tenant(text) IS
     'Withdraws easeml_tenant and all settings from a role without open runs. Its datasets, runs and results stay.';
 
-CREATE FUNCTION easeml.adopt_tenant(tenant text, role text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.adopt_tenant(tenant text, role text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     account regrole := to_regrole(quote_ident(adopt_tenant.role));

@@ -1,29 +1,33 @@
 -- Policies and priors, and what the coordinator records when it opens and closes arms.
 
-CREATE FUNCTION easeml.list_policies(OUT policy text, OUT is_default boolean, OUT arm_rule text, OUT summary text)
-RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.list_policies(
+    OUT policy text,
+    OUT is_default boolean,
+    OUT arm_rule text,
+    OUT summary text
+) RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.tenancy.policies import list_policies
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_policies)
 $$;
 COMMENT ON FUNCTION easeml.list_policies() IS 'Lists the policies (internal: read easeml.policies).';
 
-CREATE FUNCTION easeml.list_priors(OUT prior text, OUT is_default boolean, OUT summary text)
+CREATE OR REPLACE FUNCTION easeml.list_priors(OUT prior text, OUT is_default boolean, OUT summary text)
 RETURNS SETOF record LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_db.decisions.bandits.priors import list_priors
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, list_priors)
 $$;
 COMMENT ON FUNCTION easeml.list_priors() IS 'Lists the priors (internal: read easeml.policies).';
 
-CREATE FUNCTION easeml.current_tenancy(OUT policy text, OUT prior text, OUT seed bigint) RETURNS record
+CREATE OR REPLACE FUNCTION easeml.current_tenancy(OUT policy text, OUT prior text, OUT seed bigint) RETURNS record
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(t.policy, 'hybrid'), coalesce(t.prior, 'auto'), coalesce(t.seed, 0) FROM (SELECT) d
     LEFT JOIN easeml.tenancy t ON true
 $$;
 COMMENT ON FUNCTION easeml.current_tenancy() IS 'Returns the policy, prior and seed in use.';
 
-CREATE FUNCTION easeml.set_policy(
+CREATE OR REPLACE FUNCTION easeml.set_policy(
     policy text,
     prior text DEFAULT NULL,
     seed bigint DEFAULT NULL,
@@ -57,8 +61,8 @@ COMMENT ON FUNCTION easeml.set_policy(text, text, bigint, double precision, inte
     'a slot waits for arms of others (60 at first). default_max_runs: queued and running runs at a time of tenants '
     'without a row in easeml.tenants (100 at first). NULL leaves a setting as it is. Administrators only.';
 
-CREATE FUNCTION easeml.quality(metric text, metric_value double precision, r2 double precision) RETURNS double precision
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.quality(metric text, metric_value double precision, r2 double precision)
+RETURNS double precision LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     -- greatest and least ignore NULL, and treat NaN as the largest number.
     SELECT CASE WHEN q.value = 'NaN' THEN 0 WHEN q.value IS NOT NULL THEN greatest(0, least(1, q.value)) END
     -- exp(-746) is an error
@@ -69,7 +73,7 @@ COMMENT ON FUNCTION easeml.quality(text, double precision, double precision) IS
     'Converts a validation metric to a quality from 0 to 1, the scale on which policies compare arms: a share stays as '
     'it is, log_loss becomes exp(-x), and rmse, mae, mse and psnr become their r2. NaN gives 0, NULL gives NULL.';
 
-CREATE FUNCTION easeml.open_arm(decision jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.open_arm(decision jsonb) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     chosen easeml.arms;
@@ -115,7 +119,7 @@ $$;
 COMMENT ON FUNCTION easeml.open_arm(jsonb) IS
     'Records a decision and lets the arm''s trials run; refuses if the lease is stale or the run has ended (internal).';
 
-CREATE FUNCTION easeml.close_arm(arm_id bigint, lease_number bigint) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.close_arm(arm_id bigint, lease_number bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));
@@ -147,7 +151,7 @@ COMMENT ON FUNCTION easeml.close_arm(bigint, bigint) IS
     'Records the quality and cost of an arm whose trials have all ended: its best validation metric as a quality (0 if '
     'nothing was measured), and the seconds of its units (internal).';
 
-CREATE FUNCTION easeml.keep_beliefs(run_id bigint, beliefs jsonb, lease_number bigint) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.keep_beliefs(run_id bigint, beliefs jsonb, lease_number bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fence(jsonb_build_object('lease_number', lease_number));

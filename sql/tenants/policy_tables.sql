@@ -1,16 +1,18 @@
 -- Which run opens its next arm, which arm, and what the coordinator believed when it decided.
 
-CREATE TABLE easeml.tenancy (
+CREATE TABLE IF NOT EXISTS easeml.tenancy (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     policy text NOT NULL DEFAULT 'hybrid',
     prior text NOT NULL DEFAULT 'auto',
     seed bigint NOT NULL DEFAULT 0,
     max_wait_seconds double precision NOT NULL DEFAULT 60 CHECK (max_wait_seconds > 0 AND max_wait_seconds <> 'NaN'),
     default_max_runs integer NOT NULL DEFAULT 100 CHECK (default_max_runs > 0),
-    changed_at timestamptz NOT NULL DEFAULT now(),
-    state_copies integer NOT NULL DEFAULT 1 CHECK (state_copies BETWEEN 1 AND 16),
-    node_job_seconds double precision NOT NULL DEFAULT 14400 CHECK (node_job_seconds > 0 AND node_job_seconds <= 1e7)
+    changed_at timestamptz NOT NULL DEFAULT now()
 );
+ALTER TABLE easeml.tenancy
+    ADD COLUMN IF NOT EXISTS state_copies integer NOT NULL DEFAULT 1 CHECK (state_copies BETWEEN 1 AND 16),
+    ADD COLUMN IF NOT EXISTS node_job_seconds double precision NOT NULL DEFAULT 14400
+        CHECK (node_job_seconds > 0 AND node_job_seconds <= 1e7);
 -- The extension inserts no row: a restored dump brings its own.
 COMMENT ON TABLE easeml.tenancy IS 'The policy, prior and seed in use, and what holds for every tenant; no row means '
     'the defaults. easeml.set_policy changes them.';
@@ -24,7 +26,7 @@ COMMENT ON COLUMN easeml.tenancy.node_job_seconds IS
     'Largest number of seconds that a packing on nodes, or a job there, may take.';
 COMMENT ON COLUMN easeml.tenancy.seed IS 'Seeds the policies that draw at random.';
 
-CREATE TABLE easeml.priors (
+CREATE TABLE IF NOT EXISTS easeml.priors (
     run_id bigint PRIMARY KEY,
     tenant name NOT NULL,
     prior text NOT NULL,
@@ -48,7 +50,7 @@ COMMENT ON COLUMN easeml.priors.degrees_of_freedom IS
 COMMENT ON COLUMN easeml.priors.fitted IS
     'The hyperparameters of the prior, and the number of past runs that they were fitted to.';
 
-CREATE TABLE easeml.posteriors (
+CREATE TABLE IF NOT EXISTS easeml.posteriors (
     arm_id bigint PRIMARY KEY,
     run_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -60,12 +62,12 @@ CREATE TABLE easeml.posteriors (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     FOREIGN KEY (arm_id, tenant) REFERENCES easeml.arms (arm_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX posteriors_run ON easeml.posteriors (run_id);
+CREATE INDEX IF NOT EXISTS posteriors_run ON easeml.posteriors (run_id);
 ALTER TABLE easeml.posteriors SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 COMMENT ON TABLE easeml.posteriors IS
     'What the coordinator now believes of each arm of an open run; it updates the row after each observation.';
 
-CREATE TABLE easeml.arm_openings (
+CREATE TABLE IF NOT EXISTS easeml.arm_openings (
     decision_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     decided_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     run_id bigint NOT NULL,
@@ -89,7 +91,7 @@ CREATE TABLE easeml.arm_openings (
     lease_number bigint NOT NULL,
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX arm_openings_run ON easeml.arm_openings (run_id);
+CREATE INDEX IF NOT EXISTS arm_openings_run ON easeml.arm_openings (run_id);
 COMMENT ON TABLE easeml.arm_openings IS
     'One row for each arm that a run opened, with everything that the policy saw when it decided.';
 COMMENT ON COLUMN easeml.arm_openings.phase IS
@@ -106,7 +108,7 @@ COMMENT ON COLUMN easeml.arm_openings.gap IS
 COMMENT ON COLUMN easeml.arm_openings.pending IS 'Other arms of the run that were open.';
 
 -- Not in easeml.arm_openings: the memory concerns runs of all tenants, and outlives the run that was chosen last.
-CREATE TABLE easeml.policy_memory (
+CREATE TABLE IF NOT EXISTS easeml.policy_memory (
     policy text PRIMARY KEY,
     memory jsonb NOT NULL,
     written_at timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -114,7 +116,7 @@ CREATE TABLE easeml.policy_memory (
 COMMENT ON TABLE easeml.policy_memory IS
     'What each policy needs to continue after a restart; only the coordinator reads it.';
 
-CREATE TABLE easeml.arm_opening_candidates (
+CREATE TABLE IF NOT EXISTS easeml.arm_opening_candidates (
     decision_id bigint NOT NULL REFERENCES easeml.arm_openings ON DELETE CASCADE,
     run_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -133,7 +135,7 @@ CREATE TABLE easeml.arm_opening_candidates (
     PRIMARY KEY (decision_id, run_id),
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX arm_opening_candidates_run ON easeml.arm_opening_candidates (run_id, decision_id);
+CREATE INDEX IF NOT EXISTS arm_opening_candidates_run ON easeml.arm_opening_candidates (run_id, decision_id);
 COMMENT ON TABLE easeml.arm_opening_candidates IS 'How each run stood at each decision, so that its tenant sees why it '
     'waited. The row shows the numbers of the chosen run but not whose it was.';
 COMMENT ON COLUMN easeml.arm_opening_candidates.is_candidate IS 'Whether the rule considered the run.';

@@ -1,7 +1,7 @@
 -- What a tenant reads about its runs: beliefs about arms, what each run may still gain, and why a run was chosen or
 -- waited.
 
-CREATE VIEW easeml.policies WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.policies WITH (security_invoker) AS
 SELECT 'policy'::text AS kind, p.policy AS name, p.policy = t.policy AS is_in_use, p.is_default, p.summary
 FROM easeml.list_policies() p, easeml.current_tenancy() t
 UNION ALL
@@ -15,7 +15,7 @@ COMMENT ON COLUMN easeml.policies.is_in_use IS 'Whether the coordinator uses it 
 COMMENT ON COLUMN easeml.policies.is_default IS 'Whether it is used until an administrator chooses another.';
 COMMENT ON COLUMN easeml.policies.summary IS 'What it does, in a sentence.';
 
-CREATE VIEW easeml.arm_beliefs WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.arm_beliefs WITH (security_invoker) AS
 SELECT a.run_id, a.arm_id, d.dataset_name, a.architecture, a.augmentation,
     CASE WHEN a.opening IS NULL THEN CASE WHEN r.status IN ('queued', 'running') THEN 'waiting' ELSE 'never opened' END
         WHEN n.n_open = 0 AND a.closing IS NOT NULL THEN 'closed' WHEN r.status IN ('queued', 'running') THEN 'open'
@@ -53,7 +53,7 @@ COMMENT ON COLUMN easeml.arm_beliefs.closed_at IS 'When the coordinator found al
 COMMENT ON COLUMN easeml.arm_beliefs.updated_at IS 'When mean, deviation, bound and cost last changed.';
 COMMENT ON COLUMN easeml.arm_beliefs.tenant IS 'Tenant that owns the run.';
 
-CREATE VIEW easeml.run_regret WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.run_regret WITH (security_invoker) AS
 SELECT r.run_id, r.tenant::text AS tenant, d.dataset_name, r.status, a.best_quality, a.largest_bound,
     CASE WHEN r.status IN ('queued', 'running') THEN greatest(0, a.largest_bound - a.best_quality) END AS estimated_gap,
     a.n_arms, a.n_open, a.n_closed, a.n_waiting, a.spent_seconds, a.updated_at
@@ -83,7 +83,7 @@ COMMENT ON COLUMN easeml.run_regret.spent_seconds IS 'Slot seconds that its clos
 COMMENT ON COLUMN easeml.run_regret.updated_at IS
     'When the coordinator last changed what it believes of an arm of the run.';
 
-CREATE VIEW easeml.policy_decisions WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.policy_decisions WITH (security_invoker) AS
 SELECT c.decision_id, c.decided_at, c.run_id, c.policy, c.phase, c.is_chosen, c.is_candidate, c.best_quality, c.sig,
     c.gap, c.score, c.chosen_gap, c.chosen_score,
     c.n_runs, a.architecture, x.opening_number, x.beta, x.mean, x.deviation, x.bound, x.cost, x.expected_seconds,

@@ -3,7 +3,7 @@
 -- learns another's limits by trying.
 -- Limits do not apply to superusers: a restore must bring back all rows.
 
-CREATE FUNCTION easeml.used_hours(tenant name) RETURNS double precision
+CREATE OR REPLACE FUNCTION easeml.used_hours(tenant name) RETURNS double precision
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT (coalesce((SELECT u.dropped_seconds FROM easeml.tenant_usage u WHERE u.tenant = used_hours.tenant), 0)
         + coalesce((SELECT sum(coalesce(r.slot_seconds,
@@ -14,7 +14,7 @@ COMMENT ON FUNCTION easeml.used_hours(name) IS
     'Returns the slot hours that all recorded units of a tenant took, those of dropped runs included, as far as you '
     'may see them (internal: read easeml.tenant_status).';
 
-CREATE FUNCTION easeml.copied_bytes(tenant name) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.copied_bytes(tenant name) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT least(coalesce(sum(p.n_bytes), 0), 9223372036854775807)::bigint FROM easeml.partitions p
     JOIN (SELECT DISTINCT c.dataset_id, c.partition_number, c.to_segment_id FROM easeml.row_copies c
@@ -24,7 +24,7 @@ $$;
 COMMENT ON FUNCTION easeml.copied_bytes(name) IS 'Returns the bytes of a tenant''s packed rows that were copied to '
     'further nodes, as far as you may see them (internal: read easeml.tenant_status).';
 
-CREATE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- The rows hold the lengths, so no value is read; that of an encoder is what the disk holds.
     SELECT least(coalesce((SELECT sum(octet_length(b.inputs)::bigint + octet_length(b.targets)
@@ -50,7 +50,7 @@ COMMENT ON FUNCTION easeml.kept_bytes(name) IS
 
 -- A tenant that is dropping a task may keep its table locked for hours; then it counts as nothing in what is shown, and
 -- nobody who looks waits.
-CREATE FUNCTION easeml.examples_bytes(relation oid) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.examples_bytes(relation oid) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '20ms' AS $$
 BEGIN
     RETURN pg_total_relation_size(relation);
@@ -63,7 +63,7 @@ COMMENT ON FUNCTION easeml.examples_bytes(oid) IS
 
 -- Sizes for those who may know how much a tenant keeps but not read it. It is read with the rights of easeml_owner;
 -- current_user is the role that asks.
-CREATE VIEW easeml.kept_sizes WITH (security_barrier) AS
+CREATE OR REPLACE VIEW easeml.kept_sizes WITH (security_barrier) AS
 SELECT k.tenant, k.n_bytes FROM (SELECT c.tenant, c.n_bytes FROM easeml.checkpoints c
     UNION ALL SELECT d.tenant, pg_column_size(d.encoder) FROM easeml.datasets d
     UNION ALL SELECT t.tenant, easeml.examples_bytes(c.oid) FROM easeml.tasks t
@@ -78,7 +78,7 @@ COMMENT ON VIEW easeml.kept_sizes IS 'Sizes of the stored states, encoders, tabl
 COMMENT ON COLUMN easeml.kept_sizes.tenant IS 'Tenant that owns it.';
 COMMENT ON COLUMN easeml.kept_sizes.n_bytes IS 'Its size.';
 
-CREATE FUNCTION easeml.used_bytes(tenant name) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.used_bytes(tenant name) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF tenant IS DISTINCT FROM easeml.current_tenant() AND NOT pg_has_role('easeml_reader', 'USAGE')
@@ -94,7 +94,7 @@ $$;
 COMMENT ON FUNCTION easeml.used_bytes(name) IS
     'Returns the bytes that a tenant keeps, or NULL if you may not know (internal: read easeml.tenant_status).';
 
-CREATE FUNCTION easeml.is_bound_by_limits(role name) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.is_bound_by_limits(role name) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (SELECT NOT r.rolsuper FROM pg_roles r WHERE r.rolname = role);
@@ -106,7 +106,7 @@ COMMENT ON FUNCTION easeml.is_bound_by_limits(name) IS
 -- Each run that a tenant starts or resumes moves its clock on, by a quarter of a second and a millisecond for each
 -- trial. Where that clock is more than five seconds ahead, the next start waits for it, but only while others have open
 -- runs. The clock is not kept in any run, so dropping runs gives nothing back.
-CREATE FUNCTION easeml.seconds_ahead(asker name) RETURNS double precision
+CREATE OR REPLACE FUNCTION easeml.seconds_ahead(asker name) RETURNS double precision
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ahead double precision := (SELECT extract(epoch FROM r.paced_until - clock_timestamp()) - 5
@@ -121,7 +121,7 @@ COMMENT ON FUNCTION easeml.seconds_ahead(name) IS
 
 -- The service, which holds a task by then, neither waits for the row that a tenant's transaction holds, nor packs in
 -- vain because of it, nor keeps the row while it packs.
-CREATE FUNCTION easeml.is_starting_runs(asker name) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.is_starting_runs(asker name) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     is_free boolean := false;
@@ -138,7 +138,7 @@ $$;
 COMMENT ON FUNCTION easeml.is_starting_runs(name) IS
     'Returns whether a tenant has an open transaction that is about to begin a run, or has begun one (internal).';
 
-CREATE FUNCTION easeml.await_pace(caller name, asker name) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.await_pace(caller name, asker name) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF easeml.seconds_ahead(asker) = 0 OR NOT easeml.is_bound_by_limits(caller) THEN
@@ -152,7 +152,7 @@ $$;
 COMMENT ON FUNCTION easeml.await_pace(name, name) IS
     'Waits, for ten seconds at most, while a tenant starts runs faster than the open runs of others allow (internal).';
 
-CREATE FUNCTION easeml.check_max_runs(asker name) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_max_runs(asker name) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     most integer;
@@ -175,7 +175,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_max_runs(name) IS
     'Refuses another open run if its tenant would have more than it may (internal).';
 
-CREATE FUNCTION easeml.check_run_limits(caller name, asker name, n_trials bigint) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_run_limits(caller name, asker name, n_trials bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     limits easeml.tenants;
@@ -215,7 +215,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_run_limits(name, name, bigint) IS
     'Refuses another open run with that many trials if its tenant would exceed its limits (internal).';
 
-CREATE FUNCTION easeml.check_kept_bytes(tenant name) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_kept_bytes(tenant name) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     most bigint := (SELECT t.max_bytes FROM easeml.tenants t WHERE t.tenant = check_kept_bytes.tenant);
@@ -231,7 +231,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.check_kept_bytes(name) IS 'Refuses if a tenant keeps more bytes than its limit (internal).';
 
-CREATE FUNCTION easeml.add_bytes(tenant name, transaction text, n_bytes bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.add_bytes(tenant name, transaction text, n_bytes bigint) RETURNS bigint
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.server.kept_bytes import add_bytes
 return add_bytes(plpy, GD, tenant, transaction, n_bytes)
@@ -239,7 +239,7 @@ $$;
 COMMENT ON FUNCTION easeml.add_bytes(name, text, bigint) IS 'Adds to the count of bytes that a tenant keeps, and '
     'returns it; NULL if this transaction has not counted yet (internal).';
 
-CREATE FUNCTION easeml.begin_count(tenant name, transaction text, n_bytes bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.begin_count(tenant name, transaction text, n_bytes bigint) RETURNS bigint
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.server.kept_bytes import begin_count
 return begin_count(plpy, GD, tenant, transaction, n_bytes)
@@ -247,7 +247,7 @@ $$;
 COMMENT ON FUNCTION easeml.begin_count(name, text, bigint) IS
     'Begins the count of bytes that a tenant keeps, for easeml.add_bytes (internal).';
 
-CREATE FUNCTION easeml.check_byte_limit() RETURNS trigger
+CREATE OR REPLACE FUNCTION easeml.check_byte_limit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     limited record;
@@ -279,15 +279,15 @@ $$;
 COMMENT ON FUNCTION easeml.check_byte_limit() IS 'Refuses packed data beyond the tenant''s limit (trigger).';
 -- The condition is evaluated for the inserting role: easeml_owner adds the partitions, a tenant the blocks, a superuser
 -- who restores a dump both.
-CREATE TRIGGER block_bytes AFTER INSERT ON easeml.blocks REFERENCING NEW TABLE AS added
+CREATE OR REPLACE TRIGGER block_bytes AFTER INSERT ON easeml.blocks REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.check_byte_limit();
-CREATE TRIGGER partition_bytes AFTER INSERT ON easeml.partitions REFERENCING NEW TABLE AS added
+CREATE OR REPLACE TRIGGER partition_bytes AFTER INSERT ON easeml.partitions REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.check_byte_limit();
 
 -- Requests count what their own transaction sees. Transactions side by side count again before they end, one after
 -- another: so a tenant's row is held for a moment only, and by that tenant. It is written, so that one with an older
 -- snapshot fails.
-CREATE FUNCTION easeml.refuse_too_many() RETURNS trigger
+CREATE OR REPLACE FUNCTION easeml.refuse_too_many() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     most integer := CASE TG_TABLE_NAME WHEN 'tasks' THEN 1000 ELSE 20 END;
@@ -314,17 +314,21 @@ END
 $$;
 COMMENT ON FUNCTION easeml.refuse_too_many() IS 'Refuses to commit what is more than a tenant may have, counted with '
     'what its other transactions have added meanwhile (trigger).';
+DROP TRIGGER IF EXISTS task_count ON easeml.tasks;
 CREATE CONSTRAINT TRIGGER task_count AFTER INSERT ON easeml.tasks DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.refuse_too_many();
+DROP TRIGGER IF EXISTS packing_count ON easeml.packings;
 CREATE CONSTRAINT TRIGGER packing_count AFTER INSERT ON easeml.packings DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.refuse_too_many();
+DROP TRIGGER IF EXISTS job_count ON easeml.node_jobs;
 CREATE CONSTRAINT TRIGGER job_count AFTER INSERT ON easeml.node_jobs DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.refuse_too_many();
+DROP TRIGGER IF EXISTS labelling_function_count ON easeml.labelling_functions;
 CREATE CONSTRAINT TRIGGER labelling_function_count AFTER INSERT
     ON easeml.labelling_functions DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (easeml.is_bound_by_limits(current_user)) EXECUTE FUNCTION easeml.refuse_too_many();
 
-CREATE FUNCTION easeml.check_example_limit() RETURNS trigger
+CREATE OR REPLACE FUNCTION easeml.check_example_limit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     limited easeml.tenants;
@@ -347,7 +351,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_example_limit() IS
     'Refuses further examples if the tenant of the task already keeps as much as it may (trigger).';
 
-CREATE FUNCTION easeml.keep_hours() RETURNS trigger
+CREATE OR REPLACE FUNCTION easeml.keep_hours() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO easeml.tenant_usage AS u (tenant, dropped_seconds)
@@ -359,11 +363,11 @@ END
 $$;
 COMMENT ON FUNCTION easeml.keep_hours() IS
     'Adds the slot seconds of a dropped run to what its tenant has used (trigger).';
-CREATE TRIGGER run_hours BEFORE DELETE ON easeml.runs FOR EACH ROW EXECUTE FUNCTION easeml.keep_hours();
+CREATE OR REPLACE TRIGGER run_hours BEFORE DELETE ON easeml.runs FOR EACH ROW EXECUTE FUNCTION easeml.keep_hours();
 
 -- The service may add to what a tenant has used, and nothing else. Its loop waits meanwhile, so it hardly waits for a
 -- lock of the tenant.
-CREATE FUNCTION easeml.charge(tenant name, seconds double precision) RETURNS name
+CREATE OR REPLACE FUNCTION easeml.charge(tenant name, seconds double precision) RETURNS name
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5ms' AS $$
     INSERT INTO easeml.tenant_usage AS u (tenant, dropped_seconds) VALUES (charge.tenant, greatest(charge.seconds, 0))
     ON CONFLICT (tenant) DO UPDATE SET dropped_seconds = u.dropped_seconds + EXCLUDED.dropped_seconds RETURNING u.tenant

@@ -1,6 +1,6 @@
 -- What administrators allow each tenant, and what tenants used up by runs that are gone.
 
-CREATE TABLE easeml.tenants (
+CREATE TABLE IF NOT EXISTS easeml.tenants (
     tenant name PRIMARY KEY,
     weight double precision NOT NULL DEFAULT 1 CHECK (weight > 0 AND weight < 'Infinity'),
     deadline timestamptz CHECK (isfinite(deadline)),
@@ -22,13 +22,13 @@ COMMENT ON COLUMN easeml.tenants.max_hours IS 'Slot hours of all its units, thos
 
 -- A tenant is a name that stays; its role is an oid, which a dump writes as the role's name. So a role that was renamed
 -- keeps its rows, and one that was dropped and made again is another tenant.
-CREATE TABLE easeml.tenant_roles (
+CREATE TABLE IF NOT EXISTS easeml.tenant_roles (
     tenant name PRIMARY KEY,
     role regrole UNIQUE,
     since timestamptz NOT NULL DEFAULT now(),
-    role_name name,
-    paced_until timestamptz
+    role_name name
 );
+ALTER TABLE easeml.tenant_roles ADD COLUMN IF NOT EXISTS paced_until timestamptz;
 COMMENT ON TABLE easeml.tenant_roles IS
     'Which role each tenant is. The first request of a role writes its row; easeml.adopt_tenant changes it.';
 COMMENT ON COLUMN easeml.tenant_roles.tenant IS 'The name in the column tenant of all tables: the role''s name when it '
@@ -40,7 +40,7 @@ COMMENT ON COLUMN easeml.tenant_roles.paced_until IS
     'Time up to which its next starts are delayed, see easeml.await_pace; null before the first, and in a dump.';
 
 -- Not in easeml.tenants: a role without a row uses hours, too, and they outlive the row.
-CREATE TABLE easeml.tenant_usage (
+CREATE TABLE IF NOT EXISTS easeml.tenant_usage (
     tenant name PRIMARY KEY,
     dropped_seconds double precision NOT NULL CHECK (dropped_seconds >= 0)
 );
@@ -48,7 +48,7 @@ COMMENT ON TABLE easeml.tenant_usage IS
     'Slot seconds of dropped runs, which stay counted, and of units that failed or were cancelled.';
 
 -- Sums over one tenant read only these indexes; row-level security, which compares the tenant, uses them, too.
-CREATE INDEX training_units_tenant ON easeml.training_units (tenant, started_at) INCLUDE (finished_at);
-CREATE INDEX evaluations_tenant ON easeml.evaluations (tenant, started_at) INCLUDE (finished_at);
-CREATE INDEX checkpoints_tenant ON easeml.checkpoints (tenant) INCLUDE (n_bytes);
-CREATE INDEX events_tenant ON easeml.events (tenant);
+CREATE INDEX IF NOT EXISTS training_units_tenant ON easeml.training_units (tenant, started_at) INCLUDE (finished_at);
+CREATE INDEX IF NOT EXISTS evaluations_tenant ON easeml.evaluations (tenant, started_at) INCLUDE (finished_at);
+CREATE INDEX IF NOT EXISTS checkpoints_tenant ON easeml.checkpoints (tenant) INCLUDE (n_bytes);
+CREATE INDEX IF NOT EXISTS events_tenant ON easeml.events (tenant);

@@ -1,4 +1,4 @@
-CREATE VIEW easeml.tenant_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.tenant_status WITH (security_invoker) AS
 SELECT o.tenant::text AS tenant, coalesce(t.weight, 1) AS weight, t.deadline,
     extract(epoch FROM t.deadline - greatest(now(), statement_timestamp()))::double precision AS seconds_to_deadline,
     t.max_runs, t.max_slots, t.max_bytes, t.max_hours, r.n_open_runs, r.n_queued_runs, s.n_busy_slots,

@@ -1,16 +1,16 @@
 -- easeml inside Greenplum: scripts for a superuser of the cluster. No function here connects to it, so no secret of it
 -- is on this server.
 
-CREATE FUNCTION easeml.greenplum_script(offered jsonb, address text) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.greenplum_script(offered jsonb, address text) RETURNS text
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.nodes.greenplum.greenplum_views import installation_script
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, installation_script, offered, address)
 $$;
 COMMENT ON FUNCTION easeml.greenplum_script(jsonb, text) IS 'Returns the script that makes views and functions of this '
     'server in a Greenplum database (internal: call easeml.install_greenplum_views).';
 
-CREATE FUNCTION easeml.connection_word(name text, value text) RETURNS text
+CREATE OR REPLACE FUNCTION easeml.connection_word(name text, value text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%s=''%s''', name, replace(replace(value, '\', '\\'), '''', '\'''))
 $$;
@@ -18,7 +18,8 @@ COMMENT ON FUNCTION easeml.connection_word(text, text) IS
     'Returns a parameter of a connection string as libpq reads it; NULL for no value (internal).';
 
 -- Types that came after PostgreSQL 9.4, and those of an extension, are read as text there.
-CREATE FUNCTION easeml.offered_views() RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.offered_views() RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT jsonb_agg(jsonb_build_object('name', v.relname, 'quoted', quote_ident(v.relname), 'remark',
             obj_description(v.oid, 'pg_class'), 'columns', v.columns) ORDER BY v.relname)
     FROM (SELECT c.oid, c.relname, jsonb_agg(jsonb_build_array(quote_ident(a.attname),
@@ -34,7 +35,8 @@ $$;
 COMMENT ON FUNCTION easeml.offered_views() IS 'Returns the views that tenants may read, with their columns, as users '
     'of a Greenplum cluster are to see them (internal).';
 
-CREATE FUNCTION easeml.offered_calls() RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.offered_calls() RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT jsonb_agg(jsonb_build_object('name', p.proname, 'quoted', quote_ident(p.proname), 'remark',
             obj_description(p.oid, 'pg_proc'), 'result', format_type(p.prorettype, NULL),
         'arguments', (SELECT jsonb_agg(jsonb_build_array(quote_ident(p.proargnames[u.k]), format_type(u.type, NULL),
@@ -48,7 +50,7 @@ $$;
 COMMENT ON FUNCTION easeml.offered_calls() IS
     'Returns what users of a Greenplum cluster may call from inside, with arguments (internal).';
 
-CREATE FUNCTION easeml.install_greenplum_views(
+CREATE OR REPLACE FUNCTION easeml.install_greenplum_views(
     service text DEFAULT NULL,
     host text DEFAULT NULL,
     port integer DEFAULT NULL,
@@ -87,10 +89,10 @@ pg_service.conf on the machine of the cluster's coordinator, which leads to this
 (by default those of this server). Users come as the role that they have logged in as there. No password is in the
 script or in a table: those of the users are in .pgpass of the system user that runs the cluster.$$;
 
-CREATE FUNCTION easeml.remove_greenplum_views() RETURNS text
+CREATE OR REPLACE FUNCTION easeml.remove_greenplum_views() RETURNS text
 LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.nodes.greenplum.greenplum_views import removal_script
-from easeml_plpy.server.session import guarded
+from easeml_plpy.server.entry_points import guarded
 return guarded(plpy, removal_script)
 $$;
 COMMENT ON FUNCTION easeml.remove_greenplum_views() IS

@@ -1,6 +1,6 @@
 -- Instances of planned runs: what the coordinator records of them. Each call is fenced by its lease.
 
-CREATE FUNCTION easeml.instance_cost(instance easeml.instances) RETURNS double precision
+CREATE OR REPLACE FUNCTION easeml.instance_cost(instance easeml.instances) RETURNS double precision
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN instance.billed_from IS NULL THEN 0
         ELSE instance.data_price + CASE WHEN instance.billed_per = 'function' THEN 0
@@ -12,7 +12,7 @@ $$;
 COMMENT ON FUNCTION easeml.instance_cost(easeml.instances) IS 'Returns what an instance would cost if it ended now; if '
     'only work is billed, the price of the data that it brought in (internal: read easeml.instance_status).';
 
-CREATE FUNCTION easeml.planned_cost(run_id bigint, slot_seconds double precision) RETURNS double precision
+CREATE OR REPLACE FUNCTION easeml.planned_cost(run_id bigint, slot_seconds double precision) RETURNS double precision
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(sum(coalesce(i.cost, easeml.instance_cost(i))), 0)
         + coalesce(avg(i.price_per_hour / i.n_slots) FILTER (WHERE i.billed_per = 'function'),
@@ -23,7 +23,8 @@ COMMENT ON FUNCTION easeml.planned_cost(bigint, double precision) IS
     'Returns what a planned run would cost by the rules of its price list if its instances ended now. slot_seconds: '
     'slot time of its units, for price lists that bill work alone (internal: read easeml.run_status).';
 
-CREATE FUNCTION easeml.local_slots() RETURNS integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.local_slots() RETURNS integer
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT greatest((SELECT count(*) FROM easeml.slots s WHERE s.segment_id = 1
             AND s.status = 'active' AND NOT s.is_added),
         (SELECT p.max_slots FROM easeml.provisioners p WHERE p.provisioner = 'local'))::integer
@@ -31,7 +32,7 @@ $$;
 COMMENT ON FUNCTION easeml.local_slots() IS
     'Returns how many slots this server may have, including those added for planned runs (internal).';
 
-CREATE FUNCTION easeml.request_instances(journal jsonb) RETURNS SETOF bigint
+CREATE OR REPLACE FUNCTION easeml.request_instances(journal jsonb) RETURNS SETOF bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fence(journal);
@@ -49,7 +50,7 @@ $$;
 COMMENT ON FUNCTION easeml.request_instances(jsonb) IS 'Records that an open run needs instances, before any of them '
     'is started; refuses if the lease is stale (internal).';
 
-CREATE FUNCTION easeml.attach_slots(journal jsonb) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.attach_slots(journal jsonb) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     instance easeml.instances;
@@ -96,7 +97,7 @@ COMMENT ON FUNCTION easeml.attach_slots(jsonb) IS
     'Gives a requested instance its slots: added ones, or for local those that no instance has. Returns whether there '
     'were enough. Refuses if the lease is stale (internal).';
 
-CREATE FUNCTION easeml.release_instance(journal jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.release_instance(journal jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fence(journal);
@@ -110,7 +111,7 @@ $$;
 COMMENT ON FUNCTION easeml.release_instance(jsonb) IS 'Returns the slots that were taken for an instance, and drains '
     'those that were added for it; refuses if the lease is stale (internal).';
 
-CREATE FUNCTION easeml.end_instance(journal jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.end_instance(journal jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fence(journal);
@@ -124,7 +125,7 @@ $$;
 COMMENT ON FUNCTION easeml.end_instance(jsonb) IS 'Records that an instance has ended and what it cost, and removes '
     'the slots that were added for it; refuses if the lease is stale (internal).';
 
-CREATE FUNCTION easeml.keep_revision(journal jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.keep_revision(journal jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run easeml.runs;
@@ -152,7 +153,7 @@ $$;
 COMMENT ON FUNCTION easeml.keep_revision(jsonb) IS
     'Records a new plan for the rest of a run; refuses if the lease is stale (internal).';
 
-CREATE FUNCTION easeml.keep_stage(journal jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.keep_stage(journal jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM easeml.fence(journal);
@@ -171,7 +172,7 @@ $$;
 COMMENT ON FUNCTION easeml.keep_stage(jsonb) IS 'Records a stage of a planned run, once when it begins and once when '
     'it ends; refuses if the lease is stale (internal).';
 
-CREATE FUNCTION easeml.keep_call(journal jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.keep_call(journal jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO easeml.provisioner_calls (instance_id, program, outcome, output)

@@ -1,6 +1,6 @@
 -- Provisioners: what starts and stops the instances of planned runs. Administrators register them.
 
-CREATE FUNCTION easeml.check_program(name text, program text[]) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_program(name text, program text[]) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF program IS NULL OR cardinality(program) NOT BETWEEN 1 AND 20 OR array_ndims(program) <> 1 OR program[1] IS NULL
@@ -18,7 +18,7 @@ COMMENT ON FUNCTION easeml.check_program(text, text[]) IS
 
 -- Not SECURITY DEFINER: the row is inserted with the rights of the caller, and only members of
 -- pg_execute_server_program have that right.
-CREATE FUNCTION easeml.create_provisioner(
+CREATE OR REPLACE FUNCTION easeml.create_provisioner(
     provisioner text,
     price_list text,
     start_program text[],
@@ -80,7 +80,7 @@ prints a line of JSON: {"status": "starting"}, {"status": "ready", "n_slots": 4,
 max_slots: limit on the slots of all its instances. timeout_seconds: limit for one call. ready_seconds: limit until an
     instance is ready. easeml.provisioner_calls keeps the programs' output.$$;
 
-CREATE FUNCTION easeml.limit_provisioner(provisioner text, max_slots integer) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.limit_provisioner(provisioner text, max_slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF max_slots NOT BETWEEN 1 AND 1000 THEN
@@ -106,7 +106,7 @@ for local, how many slots this server may have when planned runs add some. Witho
 NULL: no limit; for local, the state before any limit. Planned runs under way give slots back when they are planned
     again.$$;
 
-CREATE FUNCTION easeml.drop_provisioner(provisioner text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.drop_provisioner(provisioner text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.provisioners;

@@ -1,7 +1,7 @@
 -- Segments: this server as several places, and other servers. A table holds only what libpq calls a server: no host, no
 -- user, no password.
 
-CREATE FUNCTION easeml.check_segment(segment text, service text, engine text, content integer) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_segment(segment text, service text, engine text, content integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF segment IS NULL OR btrim(segment) = '' OR length(segment) > 200 THEN
@@ -41,7 +41,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_segment(text, text, text, integer) IS
     'Refuses an invalid name of a segment (internal).';
 
-CREATE FUNCTION easeml.add_segment(
+CREATE OR REPLACE FUNCTION easeml.add_segment(
     segment text,
     service text DEFAULT NULL,
     engine text DEFAULT 'postgres',
@@ -81,7 +81,7 @@ content: with engine citus, the service is the coordinator of the cluster, which
     is the worker of this group (groupid in pg_dist_node): units are calls that Citus delegates to it. The command
     easeml segment add looks at the server first; else the coordinator does, before it opens a slot there.$$;
 
-CREATE FUNCTION easeml.note_segment(segment_id integer, facts jsonb, refusal text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.note_segment(segment_id integer, facts jsonb, refusal text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     other text;
@@ -102,7 +102,7 @@ $$;
 COMMENT ON FUNCTION easeml.note_segment(integer, jsonb, text) IS 'Records what the server of a segment says of itself, '
     'or why it is refused; refuses one that is another segment already (internal).';
 
-CREATE FUNCTION easeml.is_unfit(segment easeml.segments) RETURNS boolean
+CREATE OR REPLACE FUNCTION easeml.is_unfit(segment easeml.segments) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     -- One that has served and does not answer now is waited for. The facts of one that serves another segment are
     -- known, and it never serves this one.
@@ -112,7 +112,7 @@ $$;
 COMMENT ON FUNCTION easeml.is_unfit(easeml.segments) IS 'Returns whether the server of a segment was checked and has '
     'never been fit to serve it, also because it serves another segment (internal).';
 
-CREATE FUNCTION easeml.segments_for(data easeml.datasets) RETURNS SETOF integer
+CREATE OR REPLACE FUNCTION easeml.segments_for(data easeml.datasets) RETURNS SETOF integer
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH able AS (SELECT g.segment_id, easeml.is_unfit(g) AS is_unfit FROM easeml.segments g
         WHERE EXISTS (SELECT FROM easeml.slots s WHERE s.segment_id = g.segment_id)
@@ -122,7 +122,7 @@ $$;
 COMMENT ON FUNCTION easeml.segments_for(easeml.datasets) IS 'Returns the segments that may hold partitions of a '
     'dataset: those with slots, and of these no refused server while there are others (internal).';
 
-CREATE FUNCTION easeml.segment_facts(segment text) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.segment_facts(segment text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.segments;
@@ -142,7 +142,7 @@ COMMENT ON FUNCTION easeml.segment_facts(text) IS
     'versions of server and extension, and why it is refused if it is.';
 
 -- Others wait for the topology meanwhile, so it does not wait long for a tenant that is just placing rows there.
-CREATE FUNCTION easeml.remove_segment(segment text, force boolean DEFAULT false) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.remove_segment(segment text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     leaving integer := easeml.find_segment(segment);
@@ -194,7 +194,7 @@ COMMENT ON FUNCTION easeml.remove_segment(text, boolean) IS
     'that an open run needs, unless that is forced. Its server goes on serving it and no other: before it is added '
     'again, SELECT easeml_segment.release() there.';
 
-CREATE FUNCTION easeml.set_state_copies(n integer) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.set_state_copies(n integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF n IS NULL OR n NOT BETWEEN 1 AND 16 THEN
@@ -212,7 +212,7 @@ by default 1). Copies are sent after the unit is recorded,
 for good, and work whose state has a copy is not repeated; a trial whose newest state was still on its way begins its
 epoch again. The state at the end of an epoch is always on this server, too.$$;
 
-CREATE FUNCTION easeml.set_node_job_limit(seconds double precision) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.set_node_job_limit(seconds double precision) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF seconds IS NULL OR NOT (seconds > 0 AND seconds <= 1e7) THEN

@@ -1,7 +1,7 @@
 -- Segments and slots: where units run. Administrators change them while runs go on, and a running coordinator adapts at
 -- once.
 
-CREATE FUNCTION easeml.check_slot_options(
+CREATE OR REPLACE FUNCTION easeml.check_slot_options(
     n integer,
     n_threads integer,
     device text,
@@ -30,7 +30,8 @@ $$;
 COMMENT ON FUNCTION easeml.check_slot_options(integer, integer, text, bigint) IS
     'Refuses options that no slot can have (internal).';
 
-CREATE FUNCTION easeml.lock_topology() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.lock_topology() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- A row that only administrators can lock. Any role could take an advisory lock, and tenants who place datasets
     -- hold weaker locks of segments.
@@ -40,7 +41,7 @@ $$;
 COMMENT ON FUNCTION easeml.lock_topology() IS
     'Makes transactions that decide about slots and segments wait for one another (internal).';
 
-CREATE FUNCTION easeml.find_segment(segment text) RETURNS integer
+CREATE OR REPLACE FUNCTION easeml.find_segment(segment text) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found integer;
@@ -56,7 +57,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.find_segment(text) IS 'Returns the number of a segment, or raises an error (internal).';
 
-CREATE FUNCTION easeml.find_slot(slot_id integer) RETURNS easeml.slots
+CREATE OR REPLACE FUNCTION easeml.find_slot(slot_id integer) RETURNS easeml.slots
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found easeml.slots;
@@ -71,7 +72,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.find_slot(integer) IS 'Returns the row of a slot, or raises an error (internal).';
 
-CREATE FUNCTION easeml.check_leaving(slot_ids integer[], force boolean) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.check_leaving(slot_ids integer[], force boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     orphan record;
@@ -110,7 +111,7 @@ $$;
 COMMENT ON FUNCTION easeml.check_leaving(integer[], boolean) IS
     'Refuses to take away the last slots that can run a partition, unless forced (internal).';
 
-CREATE FUNCTION easeml.set_slots(
+CREATE OR REPLACE FUNCTION easeml.set_slots(
     n integer,
     n_threads integer DEFAULT 1,
     device text DEFAULT 'cpu',
@@ -139,7 +140,7 @@ COMMENT ON FUNCTION easeml.set_slots(integer, integer, text, bigint) IS
     'slot on the CPU has its share of three quarters of the machine''s memory. A running coordinator adapts at once; '
     'units of removed slots run again elsewhere.';
 
-CREATE FUNCTION easeml.add_slots(
+CREATE OR REPLACE FUNCTION easeml.add_slots(
     n integer,
     segment text DEFAULT 'local',
     n_threads integer DEFAULT 1,
@@ -167,7 +168,7 @@ COMMENT ON FUNCTION easeml.add_slots(integer, text, integer, text, bigint) IS
     'Adds slots to a segment and returns their numbers. A running coordinator opens them at '
     'once, and open runs use them.';
 
-CREATE FUNCTION easeml.drain_slot(slot_id integer, force boolean DEFAULT false) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.drain_slot(slot_id integer, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     slot easeml.slots := easeml.find_slot(slot_id);
@@ -184,7 +185,7 @@ COMMENT ON FUNCTION easeml.drain_slot(integer, boolean) IS
     'Lets a slot finish its unit and gives it no other. Refuses for the last slot that can run a partition, unless '
     'force => true. easeml.resume_slot undoes it.';
 
-CREATE FUNCTION easeml.resume_slot(slot_id integer) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.resume_slot(slot_id integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     slot easeml.slots := easeml.find_slot(slot_id);
@@ -194,7 +195,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.resume_slot(integer) IS 'Gives units again to a slot that was drained or lost.';
 
-CREATE FUNCTION easeml.remove_slot(slot_id integer, force boolean DEFAULT false) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.remove_slot(slot_id integer, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     slot easeml.slots := easeml.find_slot(slot_id);
@@ -207,7 +208,7 @@ COMMENT ON FUNCTION easeml.remove_slot(integer, boolean) IS
     'Removes a slot at once. The coordinator cancels its unit and runs it again elsewhere. Refuses for the last slot '
     'that can run a partition, unless force => true.';
 
-CREATE FUNCTION easeml.drain_segment(segment text, force boolean DEFAULT false) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.drain_segment(segment text, force boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own integer[] := (SELECT array_agg(s.slot_id) FROM easeml.slots s
@@ -221,7 +222,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.drain_segment(text, boolean) IS 'Drains all slots of a segment, as easeml.drain_slot does.';
 
-CREATE FUNCTION easeml.resume_segment(segment text) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.resume_segment(segment text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE easeml.slots s SET status = 'active', lost_reason = NULL, lost_at = NULL

@@ -1,18 +1,19 @@
 -- Where units run, and which coordinator may record them.
 
-CREATE TABLE easeml.segments (
+CREATE TABLE IF NOT EXISTS easeml.segments (
     segment_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     segment_name text NOT NULL UNIQUE,
-    engine text NOT NULL DEFAULT 'postgres' CHECK (engine IN ('postgres', 'citus', 'greenplum')),
-    service text CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),
-    token text,
-    identity text UNIQUE,
-    facts jsonb,
-    checked_at timestamptz,
-    refusal text,
-    content integer CHECK (content >= 0)
+    engine text NOT NULL DEFAULT 'postgres' CHECK (engine IN ('postgres', 'citus', 'greenplum'))
 );
-CREATE UNIQUE INDEX segments_place ON easeml.segments (service, coalesce(content, -1));
+ALTER TABLE easeml.segments
+    ADD COLUMN IF NOT EXISTS service text CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),
+    ADD COLUMN IF NOT EXISTS token text,
+    ADD COLUMN IF NOT EXISTS identity text UNIQUE,
+    ADD COLUMN IF NOT EXISTS facts jsonb,
+    ADD COLUMN IF NOT EXISTS checked_at timestamptz,
+    ADD COLUMN IF NOT EXISTS refusal text,
+    ADD COLUMN IF NOT EXISTS content integer CHECK (content >= 0);
+CREATE UNIQUE INDEX IF NOT EXISTS segments_place ON easeml.segments (service, coalesce(content, -1));
 COMMENT ON TABLE easeml.segments IS 'Places that hold partitions and run units; this server is the first.';
 COMMENT ON COLUMN easeml.segments.service IS 'Name of its server in pg_service.conf; null: this server. Host, user and '
     'password are in the files of those who connect.';
@@ -23,11 +24,12 @@ COMMENT ON COLUMN easeml.segments.identity IS
     'Identity that its server reports: two segments are never the same server.';
 COMMENT ON COLUMN easeml.segments.facts IS 'What its server last reported about itself.';
 COMMENT ON COLUMN easeml.segments.refusal IS 'Why no units run there; null: they do.';
-INSERT INTO easeml.segments (segment_id, segment_name) OVERRIDING SYSTEM VALUE VALUES (1, 'local');
-SELECT setval('easeml.segments_segment_id_seq', 1);
+INSERT INTO easeml.segments (segment_id, segment_name) OVERRIDING SYSTEM VALUE VALUES (1, 'local')
+ON CONFLICT DO NOTHING;
+SELECT setval('easeml.segments_segment_id_seq', last_value) FROM easeml.segments_segment_id_seq;
 
 -- Its rules are those of the trigger slot_values; runs/tables.sql says why.
-CREATE TABLE easeml.slots (
+CREATE TABLE IF NOT EXISTS easeml.slots (
     slot_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     slot_name text NOT NULL UNIQUE,
     segment_id integer NOT NULL DEFAULT 1 REFERENCES easeml.segments,
@@ -43,13 +45,14 @@ CREATE TABLE easeml.slots (
     epoch integer,
     partition_number integer,
     unit_started_at timestamptz,
-    n_units_done bigint NOT NULL DEFAULT 0,
-    instance_id bigint,  -- no foreign key: instances outlive runs, and slots outlive instances
-    is_added boolean NOT NULL DEFAULT false,
-    start_seconds jsonb NOT NULL DEFAULT '{}'
+    n_units_done bigint NOT NULL DEFAULT 0
 );
-CREATE INDEX slots_segment ON easeml.slots (segment_id);
-CREATE INDEX slots_instance ON easeml.slots (instance_id) WHERE instance_id IS NOT NULL;
+ALTER TABLE easeml.slots
+    ADD COLUMN IF NOT EXISTS instance_id bigint,  -- no foreign key: instances outlive runs, and slots outlive instances
+    ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false,
+    ADD COLUMN IF NOT EXISTS start_seconds jsonb NOT NULL DEFAULT '{}';
+CREATE INDEX IF NOT EXISTS slots_segment ON easeml.slots (segment_id);
+CREATE INDEX IF NOT EXISTS slots_instance ON easeml.slots (instance_id) WHERE instance_id IS NOT NULL;
 -- Small tables whose rows change every second: dead rows go before there are pages of them.
 ALTER TABLE easeml.slots SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 COMMENT ON TABLE easeml.slots IS 'Sessions that carry out one order at a time (a unit, a batch or a whole round), each '
@@ -64,7 +67,7 @@ COMMENT ON COLUMN easeml.slots.start_seconds IS 'session: seconds that it took t
 COMMENT ON COLUMN easeml.slots.memory_limit_bytes IS 'RLIMIT_DATA of the session: a unit beyond it fails with out of '
     'memory and does not take the server down. NULL: its share of the machine''s memory; on a GPU no limit.';
 
-CREATE TABLE easeml.coordinator_lease (
+CREATE TABLE IF NOT EXISTS easeml.coordinator_lease (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     lease_number bigint NOT NULL DEFAULT 0,
     acquired_at timestamptz,
@@ -76,18 +79,18 @@ COMMENT ON TABLE easeml.coordinator_lease IS 'The number that a coordinator draw
 COMMENT ON COLUMN easeml.coordinator_lease.holder_pid IS 'The session that holds it; once that is gone, or its last '
     'heartbeat older than 30 seconds, another coordinator takes over.';
 COMMENT ON COLUMN easeml.coordinator_lease.holder_started IS 'When that session started.';
-INSERT INTO easeml.coordinator_lease DEFAULT VALUES;
+INSERT INTO easeml.coordinator_lease DEFAULT VALUES ON CONFLICT DO NOTHING;
 
-CREATE TABLE easeml.coordinators (
+CREATE TABLE IF NOT EXISTS easeml.coordinators (
     lease_number bigint PRIMARY KEY,
     host text NOT NULL,
     process_id integer NOT NULL,
     version text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT now(),
     heartbeat_at timestamptz NOT NULL DEFAULT now(),
-    stopped_at timestamptz,
-    counters jsonb NOT NULL DEFAULT '{}'
+    stopped_at timestamptz
 );
+ALTER TABLE easeml.coordinators ADD COLUMN IF NOT EXISTS counters jsonb NOT NULL DEFAULT '{}';
 ALTER TABLE easeml.coordinators
     SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 COMMENT ON TABLE easeml.coordinators IS 'Coordinators that have held the lease, with their last heartbeat.';

@@ -1,4 +1,4 @@
-CREATE VIEW easeml.slot_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.slot_status WITH (security_invoker) AS
 SELECT s.slot_id, s.slot_name, g.segment_name, s.device, s.n_threads, s.memory_limit_bytes,
     CASE WHEN s.status = 'lost' THEN 'lost' WHEN s.status = 'draining'
         AND (s.unit_started_at IS NULL OR NOT easeml.has_live_coordinator()) THEN 'drained'
@@ -19,7 +19,7 @@ LEFT JOIN easeml.trials t ON t.trial_id = s.trial_id AND s.unit_started_at IS NO
 COMMENT ON VIEW easeml.slot_status IS
     'What each slot is doing. It shows a run and a trial only to those who may see them.';
 
-CREATE VIEW easeml.segment_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.segment_status WITH (security_invoker) AS
 SELECT g.segment_id, g.segment_name, s.n_slots, s.n_active_slots, h.n_partitions, h.n_bytes, g.engine, g.service,
     g.checked_at, g.refusal, g.content
 FROM easeml.segments g
@@ -31,7 +31,7 @@ CROSS JOIN LATERAL (SELECT count(*) AS n_partitions,
     WHERE c.segment_id = g.segment_id) h;
 COMMENT ON VIEW easeml.segment_status IS 'Segments with their slots and the partitions that they hold.';
 
-CREATE VIEW easeml.coordinator_status WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.coordinator_status WITH (security_invoker) AS
 SELECT c.lease_number, c.host, c.process_id, c.version, c.started_at, c.heartbeat_at, c.stopped_at,
     extract(epoch FROM clock_timestamp() - c.heartbeat_at)::double precision AS heartbeat_age_seconds,
     c.stopped_at IS NULL AND l.lease_number IS NOT NULL

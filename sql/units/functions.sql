@@ -6,13 +6,13 @@
 -- is recorded with batch {rank, n_members}, and with stack [width, place, steps] where it trained as one computation
 -- with others.
 
-CREATE FUNCTION easeml.warm_up() RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.warm_up() RETURNS void LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.units.warming import warm_up
 return warm_up(plpy, GD)
 $$;
 COMMENT ON FUNCTION easeml.warm_up() IS 'Imports what units need, when the session of a slot is opened (internal).';
 
-CREATE PROCEDURE easeml.train_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
+CREATE OR REPLACE PROCEDURE easeml.train_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.units.training import train_unit
 return train_unit(plpy, GD, unit, result)
@@ -21,7 +21,7 @@ COMMENT ON PROCEDURE easeml.train_unit(jsonb, jsonb) IS
     'Trains a trial over one partition once, then records the new state, the unit and its loss in one short '
     'transaction. Refuses if the lease is stale or the step is already recorded.';
 
-CREATE PROCEDURE easeml.evaluate_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
+CREATE OR REPLACE PROCEDURE easeml.evaluate_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.units.evaluation import evaluate_unit
 return evaluate_unit(plpy, GD, unit, result)
@@ -30,7 +30,7 @@ COMMENT ON PROCEDURE easeml.evaluate_unit(jsonb, jsonb) IS
     'Measures a trial on the validation or test rows of one partition and records the sums; the last partition of a '
     'split also records the metrics.';
 
-CREATE PROCEDURE easeml.train_round(unit jsonb, INOUT result jsonb DEFAULT NULL)
+CREATE OR REPLACE PROCEDURE easeml.train_round(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.units.rounds import train_round
 return train_round(plpy, GD, unit, result)
@@ -39,7 +39,7 @@ COMMENT ON PROCEDURE easeml.train_round(jsonb, jsonb) IS
     'Trains a trial over all partitions at once, for architectures that need all rows, then records the new state and '
     'all units of the round in one short transaction.';
 
-CREATE PROCEDURE easeml.evaluate_round(unit jsonb, INOUT result jsonb DEFAULT NULL)
+CREATE OR REPLACE PROCEDURE easeml.evaluate_round(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.units.rounds import evaluate_round
 return evaluate_round(plpy, GD, unit, result)
@@ -48,7 +48,7 @@ COMMENT ON PROCEDURE easeml.evaluate_round(jsonb, jsonb) IS
     'Measures a trial on the validation or test rows of all partitions at once, and records the '
     'sums of each and the metrics.';
 
-CREATE PROCEDURE easeml.train_batch(batch jsonb, INOUT result jsonb DEFAULT NULL)
+CREATE OR REPLACE PROCEDURE easeml.train_batch(batch jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.units.batch import train_batch
 return train_batch(plpy, GD, batch, result)
@@ -57,7 +57,7 @@ COMMENT ON PROCEDURE easeml.train_batch(jsonb, jsonb) IS
     'Trains several trials, each over one partition once; trials of one shape train as one computation where that is '
     'faster. Records all in one short transaction. Returns the errors of those that failed.';
 
-CREATE PROCEDURE easeml.evaluate_batch(batch jsonb, INOUT result jsonb DEFAULT NULL)
+CREATE OR REPLACE PROCEDURE easeml.evaluate_batch(batch jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.units.batch import evaluate_batch
 return evaluate_batch(plpy, GD, batch, result)
@@ -66,7 +66,7 @@ COMMENT ON PROCEDURE easeml.evaluate_batch(jsonb, jsonb) IS
     'Measures several trials, each on the validation or test rows of one partition, and records all in one short '
     'transaction. Returns the errors of those that failed.';
 
-CREATE PROCEDURE easeml.train_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
+CREATE OR REPLACE PROCEDURE easeml.train_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.units.gang import train_gang
 return train_gang(plpy, GD, unit, result)
@@ -76,7 +76,7 @@ COMMENT ON PROCEDURE easeml.train_gang(jsonb, jsonb) IS
     'same time. The first of them records the new state and all units in one short transaction. As a pilot it times a '
     'few steps and records nothing.';
 
-CREATE PROCEDURE easeml.evaluate_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
+CREATE OR REPLACE PROCEDURE easeml.evaluate_gang(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.units.gang import evaluate_gang
 return evaluate_gang(plpy, GD, unit, result)
@@ -85,7 +85,7 @@ COMMENT ON PROCEDURE easeml.evaluate_gang(jsonb, jsonb) IS
     'Measures a trial on several partitions at once, one on each slot that calls it at the same time. The first of '
     'them records the sums of all.';
 
-CREATE PROCEDURE easeml.pilot_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
+CREATE OR REPLACE PROCEDURE easeml.pilot_unit(unit jsonb, INOUT result jsonb DEFAULT NULL)
 LANGUAGE plpython3u AS $$
 from easeml_plpy.units.pilot import pilot_unit
 return pilot_unit(plpy, GD, unit, result)

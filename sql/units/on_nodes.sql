@@ -1,7 +1,7 @@
 -- Units on other servers: opened and recorded here, in the session that the coordinator keeps for the slot. The node
 -- has written the new state before.
 
-CREATE FUNCTION easeml.registered_for(trial_id bigint) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.registered_for(trial_id bigint) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_agg(to_jsonb(a) ORDER BY a.architecture), '[]') FROM easeml.registered_architectures a
     WHERE a.architecture IN (SELECT o.architecture FROM easeml.trials t JOIN easeml.trials o USING (run_id)
@@ -10,7 +10,7 @@ $$;
 COMMENT ON FUNCTION easeml.registered_for(bigint) IS 'Returns the registered architectures that a trial is made with: '
     'its own, or those of the members of an ensemble (internal).';
 
-CREATE FUNCTION easeml.open_node_unit(unit jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.open_node_unit(unit jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     opened record;
@@ -44,8 +44,8 @@ COMMENT ON FUNCTION easeml.open_node_unit(jsonb) IS
     'number of the state that it makes (internal).';
 
 -- In PL/pgSQL, which keeps its plans: every unit asks.
-CREATE FUNCTION easeml.store_node_state(unit jsonb, told jsonb, segment_id integer, is_elsewhere boolean) RETURNS name
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.store_node_state(unit jsonb, told jsonb, segment_id integer, is_elsewhere boolean)
+RETURNS name LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     of_tenant name;
 BEGIN
@@ -65,7 +65,7 @@ COMMENT ON FUNCTION easeml.store_node_state(jsonb, jsonb, integer, boolean) IS
     'Inserts the row of a state that a node has stored, in the transaction that records its unit; returns its tenant, '
     'NULL if the trial is gone (internal).';
 
-CREATE FUNCTION easeml.next_segments(unit jsonb) RETURNS integer[]
+CREATE OR REPLACE FUNCTION easeml.next_segments(unit jsonb) RETURNS integer[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own integer := (SELECT s.segment_id FROM easeml.slots s WHERE s.slot_id = (unit ->> 'slot_id')::integer);
@@ -94,7 +94,7 @@ $$;
 COMMENT ON FUNCTION easeml.next_segments(jsonb) IS 'Returns the segments that a new state is sent to: the one that '
     'holds the next partition of its trial, if that is known, and those that keep copies (internal).';
 
-CREATE FUNCTION easeml.note_hop(unit jsonb, hop jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.note_hop(unit jsonb, hop jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF hop IS NOT NULL THEN
@@ -109,7 +109,7 @@ $$;
 COMMENT ON FUNCTION easeml.note_hop(jsonb, jsonb) IS
     'Records the transfer of the state that a unit started from, if it came from another server (internal).';
 
-CREATE FUNCTION easeml.note_row_copy(unit jsonb, copy jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.note_row_copy(unit jsonb, copy jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO easeml.row_copies (dataset_id, tenant, run_id, split, partition_number, from_segment_id,
@@ -124,7 +124,7 @@ $$;
 COMMENT ON FUNCTION easeml.note_row_copy(jsonb, jsonb) IS
     'Records packed rows that were copied to a node because one of its units needed them (internal).';
 
-CREATE FUNCTION easeml.record_node_training(
+CREATE OR REPLACE FUNCTION easeml.record_node_training(
     unit jsonb,
     started_at timestamptz,
     told jsonb,
@@ -150,7 +150,7 @@ COMMENT ON FUNCTION easeml.record_node_training(jsonb, timestamptz, jsonb, integ
     'Records a training unit whose state a node has stored, with the row of that state unless it is there; also '
     'returns the segments to which the trial goes next (internal).';
 
-CREATE FUNCTION easeml.record_node_evaluation(unit jsonb, context jsonb, told jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION easeml.record_node_evaluation(unit jsonb, context jsonb, told jsonb) RETURNS jsonb
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.nodes.node_records import record_node_evaluation
 return record_node_evaluation(plpy, GD, unit, context, told)
@@ -158,7 +158,7 @@ $$;
 COMMENT ON FUNCTION easeml.record_node_evaluation(jsonb, jsonb, jsonb) IS 'Records an evaluation that a node has '
     'measured; for the last partition of a split, also records the metrics (internal).';
 
-CREATE FUNCTION easeml.rewind_trial(unit jsonb) RETURNS integer
+CREATE OR REPLACE FUNCTION easeml.rewind_trial(unit jsonb) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     trial easeml.trials;

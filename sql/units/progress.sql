@@ -6,7 +6,7 @@
 -- on that page first. A session that finds nothing there looks once more, because another one changed the row just
 -- then. It looks at the whole page, which removes dead versions from it: to fetch one place does not, and the row would
 -- go from page to page.
-CREATE FUNCTION easeml.trial_place(trial_id bigint) RETURNS tid
+CREATE OR REPLACE FUNCTION easeml.trial_place(trial_id bigint) RETURNS tid
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     page bigint := substring(current_setting('easeml.trial_place', true) FROM '[0-9]+');
@@ -26,7 +26,7 @@ $$;
 COMMENT ON FUNCTION easeml.trial_place(bigint) IS
     'Returns where the row of a trial lies, first looking where this session last saw it (internal).';
 
-CREATE FUNCTION easeml.slot_place(slot_id integer) RETURNS tid
+CREATE OR REPLACE FUNCTION easeml.slot_place(slot_id integer) RETURNS tid
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     page bigint := substring(current_setting('easeml.slot_place', true) FROM '[0-9]+');
@@ -45,7 +45,7 @@ $$;
 COMMENT ON FUNCTION easeml.slot_place(integer) IS
     'Returns where the row of a slot lies, first looking where this session last saw it (internal).';
 
-CREATE FUNCTION easeml.open_unit(
+CREATE OR REPLACE FUNCTION easeml.open_unit(
     unit jsonb,
     OUT architecture text,
     OUT config jsonb,
@@ -134,7 +134,8 @@ COMMENT ON FUNCTION easeml.open_unit(jsonb) IS
     'Returns all that a unit needs to know and shows the unit in the row of its slot. Refuses if the trial''s next '
     'step is another one, or an open transaction holds the trial (internal).';
 
-CREATE FUNCTION easeml.leave_slot(unit jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.leave_slot(unit jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     place tid;
 BEGIN
@@ -162,7 +163,7 @@ COMMENT ON FUNCTION easeml.leave_slot(jsonb) IS
 
 -- One version of the row, and a second one where the trial ends or pauses: whether its status may change is asked only
 -- of those that change it.
-CREATE FUNCTION easeml.advance(
+CREATE OR REPLACE FUNCTION easeml.advance(
     unit jsonb,
     seconds double precision DEFAULT 0,
     trained_seconds double precision DEFAULT NULL,

@@ -1,6 +1,6 @@
 -- What a unit records in its final transaction: the new state, the unit itself, its metrics.
 
-CREATE FUNCTION easeml.store_chunked(unit jsonb, n_bytes bigint, sha256 text) RETURNS bigint
+CREATE OR REPLACE FUNCTION easeml.store_chunked(unit jsonb, n_bytes bigint, sha256 text) RETURNS bigint
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256)
     SELECT t.trial_id, t.tenant, (unit ->> 'epoch')::integer, n_bytes, sha256 FROM easeml.trials t
@@ -11,7 +11,7 @@ COMMENT ON FUNCTION easeml.store_chunked(jsonb, bigint, text) IS
     'Inserts the row of a large state, whose chunks follow in the same transaction before easeml.record_training; '
     'returns NULL if the trial is gone (internal).';
 
-CREATE FUNCTION easeml.store_chunk(checkpoint_id bigint, chunk_number integer, bytes bytea) RETURNS void
+CREATE OR REPLACE FUNCTION easeml.store_chunk(checkpoint_id bigint, chunk_number integer, bytes bytea) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO easeml.checkpoint_chunks (checkpoint_id, tenant, chunk_number, bytes)
     SELECT c.checkpoint_id, c.tenant, store_chunk.chunk_number, store_chunk.bytes FROM easeml.checkpoints c
@@ -19,7 +19,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION easeml.store_chunk(bigint, integer, bytea) IS 'Adds a chunk to a large state (internal).';
 
-CREATE FUNCTION easeml.share_of_time(
+CREATE OR REPLACE FUNCTION easeml.share_of_time(
     unit jsonb,
     rank integer,
     INOUT started_at timestamptz,
@@ -43,7 +43,7 @@ COMMENT ON FUNCTION easeml.share_of_time(jsonb, integer, timestamptz, timestampt
     'after the other, so that slot time is counted once (internal).';
 
 -- In PL/pgSQL, which keeps its plans: every unit asks, and a function in SQL would be parsed and planned each time.
-CREATE FUNCTION easeml.slot_seconds(unit jsonb, taken interval) RETURNS double precision
+CREATE OR REPLACE FUNCTION easeml.slot_seconds(unit jsonb, taken interval) RETURNS double precision
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- The ranks of a gang each took a slot all the time; a whole round took one, and so did the members of a batch
@@ -56,7 +56,7 @@ $$;
 COMMENT ON FUNCTION easeml.slot_seconds(jsonb, interval) IS
     'Returns the slot time of a unit of that duration, or of all units of its gang (internal).';
 
-CREATE FUNCTION easeml.record_training(
+CREATE OR REPLACE FUNCTION easeml.record_training(
     unit jsonb,
     started_at timestamptz,
     training_seconds double precision,
@@ -145,7 +145,7 @@ COMMENT ON FUNCTION easeml.record_training(jsonb, timestamptz, double precision,
     'it lies in chunks already, writes the visit log and prunes the old state. Returns the new checkpoint and the '
     'bytes that it pruned (internal).';
 
-CREATE FUNCTION easeml.record_evaluation(
+CREATE OR REPLACE FUNCTION easeml.record_evaluation(
     unit jsonb,
     started_at timestamptz,
     epoch integer,
@@ -191,7 +191,7 @@ COMMENT ON FUNCTION easeml.record_evaluation(jsonb, timestamptz, integer, text, 
     'Records an evaluation unit, or all units of a gang; returns the statistics of all partitions once the split is '
     'complete, else NULL (internal).';
 
-CREATE FUNCTION easeml.record_metrics(
+CREATE OR REPLACE FUNCTION easeml.record_metrics(
     unit jsonb,
     epoch integer,
     split text,
@@ -241,7 +241,7 @@ COMMENT ON FUNCTION easeml.record_metrics(jsonb, integer, text, bigint, jsonb, b
     'Records the metrics of a complete split and, if the epoch is the trial''s best, its state; returns the bytes of '
     'the former best state, which it prunes (internal).';
 
-CREATE FUNCTION easeml.record_pilot(
+CREATE OR REPLACE FUNCTION easeml.record_pilot(
     unit jsonb,
     train_seconds double precision,
     evaluate_seconds double precision
@@ -257,7 +257,8 @@ $$;
 COMMENT ON FUNCTION easeml.record_pilot(jsonb, double precision, double precision) IS
     'Records how long the units of a trial are expected to take (internal).';
 
-CREATE FUNCTION easeml.delete_results() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.delete_results() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM easeml.checkpoints c WHERE c.trial_id = OLD.trial_id;
     DELETE FROM easeml.training_units u WHERE u.trial_id = OLD.trial_id;
@@ -271,9 +272,11 @@ END
 $$;
 COMMENT ON FUNCTION easeml.delete_results() IS
     'Removes what the units of a trial have recorded and what nodes were asked of it, with the trial (trigger).';
-CREATE TRIGGER trial_results AFTER DELETE ON easeml.trials FOR EACH ROW EXECUTE FUNCTION easeml.delete_results();
+CREATE OR REPLACE TRIGGER trial_results AFTER DELETE ON easeml.trials
+    FOR EACH ROW EXECUTE FUNCTION easeml.delete_results();
 
-CREATE FUNCTION easeml.delete_jobs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION easeml.delete_jobs() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM easeml.node_jobs j WHERE j.job_id IN (SELECT o.job_id FROM easeml.node_jobs o
         WHERE o.dataset_id = OLD.dataset_id FOR UPDATE SKIP LOCKED);
@@ -281,4 +284,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.delete_jobs() IS 'Removes what nodes were asked of a dataset, with the dataset (trigger).';
-CREATE TRIGGER dataset_jobs AFTER DELETE ON easeml.datasets FOR EACH ROW EXECUTE FUNCTION easeml.delete_jobs();
+CREATE OR REPLACE TRIGGER dataset_jobs AFTER DELETE ON easeml.datasets
+    FOR EACH ROW EXECUTE FUNCTION easeml.delete_jobs();

@@ -3,7 +3,7 @@
 -- anybody's snapshot is old, each check would go through all versions of the trial. The transaction that writes them
 -- holds the trial, the trigger trial_results removes them with it, and easeml.broken_references looks at them.
 
-CREATE TABLE easeml.checkpoints (
+CREATE TABLE IF NOT EXISTS easeml.checkpoints (
     checkpoint_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     trial_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -12,13 +12,13 @@ CREATE TABLE easeml.checkpoints (
     sha256 text NOT NULL CHECK (sha256 ~ '^[0-9a-f]{64}$'),
     state bytea,
     created_at timestamptz NOT NULL DEFAULT now(),
-    is_elsewhere boolean NOT NULL DEFAULT false,
     UNIQUE (checkpoint_id, tenant)
 );
+ALTER TABLE easeml.checkpoints ADD COLUMN IF NOT EXISTS is_elsewhere boolean NOT NULL DEFAULT false;
 ALTER TABLE easeml.checkpoints ALTER state SET STORAGE EXTERNAL;
 ALTER TABLE easeml.checkpoints SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50,
     toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 20000);
-CREATE INDEX checkpoints_trial ON easeml.checkpoints (trial_id);
+CREATE INDEX IF NOT EXISTS checkpoints_trial ON easeml.checkpoints (trial_id);
 COMMENT ON TABLE easeml.checkpoints IS 'Stored states (safetensors), never overwritten. Of each trial the newest state '
     'and that of its best epoch are kept.';
 COMMENT ON COLUMN easeml.checkpoints.state IS
@@ -26,7 +26,7 @@ COMMENT ON COLUMN easeml.checkpoints.state IS
 COMMENT ON COLUMN easeml.checkpoints.is_elsewhere IS
     'The bytes lie only on the servers of easeml.checkpoint_copies: those of a state within an epoch.';
 
-CREATE TABLE easeml.checkpoint_chunks (
+CREATE TABLE IF NOT EXISTS easeml.checkpoint_chunks (
     checkpoint_id bigint NOT NULL,
     tenant name NOT NULL,
     chunk_number integer NOT NULL CHECK (chunk_number >= 0),
@@ -41,17 +41,17 @@ COMMENT ON TABLE easeml.checkpoint_chunks IS 'States of more than 4 MB in chunks
     'and needs its size in memory several times.';
 COMMENT ON COLUMN easeml.checkpoint_chunks.chunk_number IS 'Place of the chunk in the state, from 0.';
 
-CREATE TABLE easeml.checkpoint_copies (
+CREATE TABLE IF NOT EXISTS easeml.checkpoint_copies (
     checkpoint_id bigint NOT NULL,
     tenant name NOT NULL,
     segment_id integer NOT NULL REFERENCES easeml.segments ON DELETE CASCADE,
     PRIMARY KEY (checkpoint_id, segment_id),
     FOREIGN KEY (checkpoint_id, tenant) REFERENCES easeml.checkpoints (checkpoint_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX checkpoint_copies_segment ON easeml.checkpoint_copies (segment_id);
+CREATE INDEX IF NOT EXISTS checkpoint_copies_segment ON easeml.checkpoint_copies (segment_id);
 COMMENT ON TABLE easeml.checkpoint_copies IS 'Segments that hold the bytes of a state that was made on another server.';
 
-CREATE TABLE easeml.training_units (
+CREATE TABLE IF NOT EXISTS easeml.training_units (
     trial_id bigint NOT NULL,
     run_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -76,8 +76,8 @@ CREATE TABLE easeml.training_units (
     stack integer[] CHECK (cardinality(stack) = 3 AND array_position(stack, NULL) IS NULL),
     PRIMARY KEY (trial_id, epoch, partition_number)
 );
-CREATE INDEX training_units_run ON easeml.training_units (run_id);
-CREATE INDEX training_units_started ON easeml.training_units (started_at);
+CREATE INDEX IF NOT EXISTS training_units_run ON easeml.training_units (run_id);
+CREATE INDEX IF NOT EXISTS training_units_started ON easeml.training_units (started_at);
 COMMENT ON TABLE easeml.training_units IS
     'Every recorded training unit: the coordinator''s memory, the visit log that replay needs, and the Gantt chart.';
 COMMENT ON COLUMN easeml.training_units.from_checkpoint_id IS
@@ -89,7 +89,7 @@ COMMENT ON COLUMN easeml.training_units.state_bytes IS
 COMMENT ON COLUMN easeml.training_units.n_slots IS
     'Number of slots that trained the trial together: 1, or the width of its gang.';
 
-CREATE TABLE easeml.evaluations (
+CREATE TABLE IF NOT EXISTS easeml.evaluations (
     trial_id bigint NOT NULL,
     run_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -107,8 +107,8 @@ CREATE TABLE easeml.evaluations (
     n_rows bigint GENERATED ALWAYS AS ((statistics ->> 'n_rows')::bigint) STORED,
     PRIMARY KEY (trial_id, epoch, split, partition_number)
 );
-CREATE INDEX evaluations_run ON easeml.evaluations (run_id);
-CREATE INDEX evaluations_started ON easeml.evaluations (started_at);
+CREATE INDEX IF NOT EXISTS evaluations_run ON easeml.evaluations (run_id);
+CREATE INDEX IF NOT EXISTS evaluations_started ON easeml.evaluations (started_at);
 COMMENT ON COLUMN easeml.training_units.stack IS
     'Of a unit that trained as one computation with those of other trials: how many there were, its place among them '
     'from 0, and the steps that they did together. Null if it trained alone.';
@@ -123,7 +123,7 @@ COMMENT ON COLUMN easeml.evaluations.read_bytes IS
 COMMENT ON COLUMN easeml.evaluations.n_slots IS
     'Number of slots that measured the trial together: 1, or the width of its gang.';
 
-CREATE TABLE easeml.epoch_metrics (
+CREATE TABLE IF NOT EXISTS easeml.epoch_metrics (
     trial_id bigint NOT NULL,
     run_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -140,16 +140,17 @@ CREATE TABLE easeml.epoch_metrics (
     r2 double precision,
     n_classes integer,
     metric_error double precision,
-    training_loss double precision,
-    training_seconds double precision,
-    mse double precision,
-    psnr double precision,
-    ssim double precision,
-    token_accuracy double precision,
     measured_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (trial_id, epoch, split)
 );
-CREATE INDEX epoch_metrics_run ON easeml.epoch_metrics (run_id);
+ALTER TABLE easeml.epoch_metrics
+    ADD COLUMN IF NOT EXISTS training_loss double precision,
+    ADD COLUMN IF NOT EXISTS training_seconds double precision,
+    ADD COLUMN IF NOT EXISTS mse double precision,
+    ADD COLUMN IF NOT EXISTS psnr double precision,
+    ADD COLUMN IF NOT EXISTS ssim double precision,
+    ADD COLUMN IF NOT EXISTS token_accuracy double precision;
+CREATE INDEX IF NOT EXISTS epoch_metrics_run ON easeml.epoch_metrics (run_id);
 COMMENT ON TABLE easeml.epoch_metrics IS
     'Metrics of a trial after an epoch over a whole split; metric_value is the metric of the run.';
 COMMENT ON COLUMN easeml.epoch_metrics.n_classes IS
@@ -161,7 +162,7 @@ COMMENT ON COLUMN easeml.epoch_metrics.training_seconds IS
 COMMENT ON COLUMN easeml.epoch_metrics.metric_error IS
     'Standard error of metric_value as the mean over folds; null without folds.';
 
-CREATE TABLE easeml.events (
+CREATE TABLE IF NOT EXISTS easeml.events (
     event_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant name NOT NULL,
     run_id bigint,
@@ -171,10 +172,10 @@ CREATE TABLE easeml.events (
     message text NOT NULL,
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX events_run ON easeml.events (run_id);
+CREATE INDEX IF NOT EXISTS events_run ON easeml.events (run_id);
 COMMENT ON TABLE easeml.events IS 'What happened to runs and trials, in words: retries, failures, cancels, resumes.';
 
-CREATE TABLE easeml.node_jobs (
+CREATE TABLE IF NOT EXISTS easeml.node_jobs (
     job_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant name NOT NULL,
     caller name NOT NULL,
@@ -194,9 +195,9 @@ CREATE TABLE easeml.node_jobs (
     asker_started timestamptz,
     asker_asked timestamptz
 );
-CREATE INDEX node_jobs_dataset ON easeml.node_jobs (dataset_id);
-CREATE INDEX node_jobs_trial ON easeml.node_jobs (trial_id);
-CREATE INDEX node_jobs_open ON easeml.node_jobs (asked_at) WHERE ended_at IS NULL;
+CREATE INDEX IF NOT EXISTS node_jobs_dataset ON easeml.node_jobs (dataset_id);
+CREATE INDEX IF NOT EXISTS node_jobs_trial ON easeml.node_jobs (trial_id);
+CREATE INDEX IF NOT EXISTS node_jobs_open ON easeml.node_jobs (asked_at) WHERE ended_at IS NULL;
 COMMENT ON TABLE easeml.node_jobs IS
     'Jobs besides packing that tenants have requested where rows lie on other servers.';
 COMMENT ON COLUMN easeml.node_jobs.kind IS 'answers: of a trial for held-out rows; predictions: for tables; replay: of '
@@ -212,7 +213,7 @@ COMMENT ON COLUMN easeml.node_jobs.asker_pid IS
 COMMENT ON COLUMN easeml.node_jobs.asker_started IS 'When that session began.';
 COMMENT ON COLUMN easeml.node_jobs.asker_asked IS 'When its statement began.';
 
-CREATE TABLE easeml.node_answers (
+CREATE TABLE IF NOT EXISTS easeml.node_answers (
     trial_id bigint NOT NULL REFERENCES easeml.trials ON DELETE CASCADE,
     tenant name NOT NULL,
     -- no foreign key: every unit removes a state, and this is looked up with the state's number
@@ -233,7 +234,7 @@ COMMENT ON COLUMN easeml.node_answers.outputs IS
     'Probabilities, or values in the units of the target, row after row, as float64.';
 COMMENT ON COLUMN easeml.node_answers.targets IS 'As in easeml.blocks.';
 
-CREATE TABLE easeml.node_hops (
+CREATE TABLE IF NOT EXISTS easeml.node_hops (
     hop_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id bigint NOT NULL,
     tenant name NOT NULL,
@@ -245,8 +246,8 @@ CREATE TABLE easeml.node_hops (
     is_ahead boolean NOT NULL,
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
-CREATE INDEX node_hops_run ON easeml.node_hops (run_id);
-CREATE INDEX node_hops_trial ON easeml.node_hops (trial_id);
+CREATE INDEX IF NOT EXISTS node_hops_run ON easeml.node_hops (run_id);
+CREATE INDEX IF NOT EXISTS node_hops_trial ON easeml.node_hops (trial_id);
 COMMENT ON TABLE easeml.node_hops IS 'States that went from server to server, and that a unit then started from.';
 COMMENT ON COLUMN easeml.node_hops.n_bytes IS 'Bytes on the wire.';
 COMMENT ON COLUMN easeml.node_hops.is_ahead IS 'Whether it was there before its unit asked for it.';

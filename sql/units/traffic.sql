@@ -1,4 +1,4 @@
-CREATE VIEW easeml.run_traffic WITH (security_invoker) AS
+CREATE OR REPLACE VIEW easeml.run_traffic WITH (security_invoker) AS
 SELECT r.run_id, u.n_units + v.n_units AS n_units, u.n_hops + v.n_hops AS n_hops,
     least(u.bytes_hopped::numeric + v.bytes_hopped, 9223372036854775807)::bigint AS bytes_hopped,
     u.bytes_stored AS bytes_stored,

@@ -1,43 +1,11 @@
--- From 0.1.0 to 0.2.0: what the sources of tables cannot say of tables that are there. Each statement may find its work
--- done.
+-- From 0.1.0 to 0.2.0: what runs once, because a source cannot say it. Constraints of existing tables change, what has
+-- other columns or arguments now is dropped, and rows get values. Each statement may find its work done. At the line
+-- (tables) the sources of tables run, which add new tables and columns.
 
 -- A coordinator of the former version loses its lease, and ends: its units can no longer be recorded. The row is the
 -- first to be locked, since whoever records a unit holds it, too.
 UPDATE easeml.coordinator_lease SET lease_number = lease_number + 1, holder_pid = NULL, holder_started = NULL;
 
-ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS deadline_seconds double precision
-    CHECK (deadline_seconds > 0 AND deadline_seconds <= 1e9),
-    ADD COLUMN IF NOT EXISTS deadline timestamptz CHECK (isfinite(deadline)),
-    ADD COLUMN IF NOT EXISTS max_cost double precision CHECK (max_cost > 0 AND max_cost < 'Infinity'),
-    ADD COLUMN IF NOT EXISTS price_list text,
-    ADD COLUMN IF NOT EXISTS slot_seconds double precision CHECK (slot_seconds >= 0);
-ALTER TABLE easeml.runs ADD COLUMN IF NOT EXISTS is_open boolean NOT NULL GENERATED ALWAYS AS (status IN ('queued',
-        'running')) STORED;
-ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS training_seconds double precision;
-ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS training_loss double precision,
-    ADD COLUMN IF NOT EXISTS training_seconds double precision;
-ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS mse double precision,
-    ADD COLUMN IF NOT EXISTS psnr double precision, ADD COLUMN IF NOT EXISTS ssim double precision,
-    ADD COLUMN IF NOT EXISTS token_accuracy double precision;
-ALTER TABLE easeml.tenant_roles ADD COLUMN IF NOT EXISTS paced_until timestamptz;
-ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
-ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS home_segment_id integer REFERENCES easeml.segments;
-ALTER TABLE easeml.datasets ADD COLUMN IF NOT EXISTS shuffle text CHECK (shuffle IN ('across', 'within')),
-    ADD COLUMN IF NOT EXISTS n_moved_bytes bigint CHECK (n_moved_bytes >= 0);
-ALTER TABLE easeml.tenancy ADD COLUMN IF NOT EXISTS state_copies integer NOT NULL DEFAULT 1
-    CHECK (state_copies BETWEEN 1 AND 16);
-ALTER TABLE easeml.tenancy ADD COLUMN IF NOT EXISTS node_job_seconds double precision NOT NULL DEFAULT 14400
-    CHECK (node_job_seconds > 0 AND node_job_seconds <= 1e7);
-ALTER TABLE easeml.coordinators ADD COLUMN IF NOT EXISTS counters jsonb NOT NULL DEFAULT '{}';
-ALTER TABLE easeml.slots ADD COLUMN IF NOT EXISTS instance_id bigint,
-    ADD COLUMN IF NOT EXISTS is_added boolean NOT NULL DEFAULT false,
-    ADD COLUMN IF NOT EXISTS start_seconds jsonb NOT NULL DEFAULT '{}';
-ALTER TABLE easeml.segments ADD COLUMN IF NOT EXISTS service text CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),
-    ADD COLUMN IF NOT EXISTS token text, ADD COLUMN IF NOT EXISTS identity text UNIQUE,
-    ADD COLUMN IF NOT EXISTS facts jsonb,
-    ADD COLUMN IF NOT EXISTS checked_at timestamptz, ADD COLUMN IF NOT EXISTS refusal text,
-    ADD COLUMN IF NOT EXISTS content integer CHECK (content >= 0);
 ALTER TABLE easeml.segments DROP CONSTRAINT segments_engine_check,
     ADD CONSTRAINT segments_engine_check CHECK (engine IN ('postgres', 'citus', 'greenplum'));
 ALTER TABLE easeml.servings DROP CONSTRAINT servings_reason_check,
@@ -54,7 +22,6 @@ ALTER TABLE easeml.trials DROP CONSTRAINT IF EXISTS trials_trial_number_check,
 ALTER TABLE easeml.slots DROP CONSTRAINT IF EXISTS slots_device_check, DROP CONSTRAINT IF EXISTS slots_n_threads_check,
     DROP CONSTRAINT IF EXISTS slots_memory_limit_bytes_check,
     DROP CONSTRAINT IF EXISTS slots_status_check, DROP CONSTRAINT IF EXISTS slots_kind_check;
-ALTER TABLE easeml.checkpoints ADD COLUMN IF NOT EXISTS is_elsewhere boolean NOT NULL DEFAULT false;
 ALTER TABLE easeml.checkpoints DROP CONSTRAINT IF EXISTS checkpoints_trial_id_tenant_fkey;
 ALTER TABLE easeml.training_units DROP CONSTRAINT IF EXISTS training_units_trial_id_tenant_fkey;
 -- Nobody read the number of a unit. Its sequence leaves the extension before it is gone, and with that the list of what
@@ -71,20 +38,6 @@ ALTER TABLE easeml.training_units DROP COLUMN IF EXISTS unit_id,
     DROP CONSTRAINT IF EXISTS training_units_pkey, ADD PRIMARY KEY (trial_id, epoch, partition_number);
 ALTER TABLE easeml.evaluations DROP CONSTRAINT IF EXISTS evaluations_trial_id_tenant_fkey;
 ALTER TABLE easeml.epoch_metrics DROP CONSTRAINT IF EXISTS epoch_metrics_trial_id_tenant_fkey;
-
--- The examples of tasks; whoever had a schema of that name could have objects in it.
-DO $tasks$
-BEGIN
-    IF EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = 'easeml_tasks'
-        AND n.nspowner <> 'easeml_owner'::regrole) THEN
-        RAISE EXCEPTION USING errcode = 'ML004', message = 'schema easeml_tasks is there already',
-            hint = 'Rename or drop it, and update the extension again.';
-    END IF;
-END
-$tasks$;
-CREATE SCHEMA IF NOT EXISTS easeml_tasks AUTHORIZATION easeml_owner;
-COMMENT ON SCHEMA easeml_tasks IS
-    'Examples of the tasks of easeml; tenants see theirs through the views that easeml.create_task makes.';
 
 -- They are made again with other columns.
 DROP INDEX IF EXISTS easeml.runs_open, easeml.runs_tenant, easeml.trials_tenant, easeml.arm_opening_candidates_run,
@@ -113,6 +66,8 @@ DROP FUNCTION IF EXISTS easeml.add_segment(text), easeml.remove_segment(text), e
     easeml.does_whole_rounds(text), easeml.batch_key(text, jsonb);
 DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision,
     bigint, text, text, jsonb, text);
+
+-- (tables)
 
 UPDATE easeml.trials t SET slot_seconds = w.seconds FROM (
     SELECT k.trial_id, extract(epoch FROM sum(k.finished_at - k.started_at)) AS seconds FROM (

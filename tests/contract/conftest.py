@@ -7,11 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from easeml_db.postgres.extension_scripts import source
+
 SQL = Path(__file__).resolve().parents[2] / "sql"
 
 # What must not be looked into for a semicolon, comma or bracket: comments, literals, dollar-quoted bodies.
 TOKEN = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|.", re.DOTALL)
 ROUTINE = re.compile(r"CREATE (?:OR REPLACE )?(FUNCTION|PROCEDURE) (easeml(?:_segment)?)\.(\w+)\s*\(", re.IGNORECASE)
+AGAIN = re.compile(r"^CREATE (?:OR REPLACE )?((?:(?:UNIQUE )?INDEX |TABLE )?)(?:IF NOT EXISTS )?")
 BODY = re.compile(r"\$(?P<tag>\w*)\$(?P<body>.*)\$(?P=tag)\$", re.DOTALL)
 ARGUMENT = re.compile(r"(?:(IN|OUT|INOUT|VARIADIC)\s+)?(\w+|\"\w+\")\s+(.+)", re.DOTALL)
 
@@ -89,11 +92,14 @@ def routine(statement):
 
 @pytest.fixture(scope="session")
 def sql_statements():
-    """All statements of sql/ but the named queries, the built file, and what is no extension; comments left out."""
+    """All statements of sql/ but the named queries, the built file, and what is no extension.
+
+    Without comments, and without what lets them run again: as statements of a fresh installation.
+    """
     others = ("queries", "upgrades", "greenplum")
     files = [path for path in sorted(SQL.glob("*/*.sql")) if path.parent.name not in others]
     assert files
-    return [statement for path in files for statement in split(path.read_text(encoding="utf-8"), ";")]
+    return [AGAIN.sub(r"CREATE \1", statement) for path in files for statement in split(source(path), ";")]
 
 
 @pytest.fixture(scope="session")

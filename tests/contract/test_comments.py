@@ -1,6 +1,7 @@
 """Every object of the extension says what it is: a COMMENT ON each, and on each column of a view."""
 
 import re
+from collections import defaultdict
 
 import pytest
 
@@ -60,11 +61,10 @@ def test_columns_of_a_view_have_names_of_their_own(sql_views):
 
 
 def test_comments_of_columns_of_tables_name_columns(sql_statements, comments):
-    tables = {
-        head.group(1): statement
-        for statement in sql_statements
-        if (head := re.match(r"CREATE TABLE (easeml\w*\.\w+)", statement))
-    }
+    tables = defaultdict(str)
+    for statement in sql_statements:
+        if head := re.match(r"(?:CREATE|ALTER) TABLE (easeml\w*\.\w+)", statement):
+            tables[head.group(1)] += statement.replace("ADD COLUMN IF NOT EXISTS", "\n   ")
     for key in comments:
         if key.startswith("COLUMN "):
             relation, _, column = key.removeprefix("COLUMN ").rpartition(".")

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from easeml_db.postgres.extension_files import texts
+
 CLONE = Path(__file__).parents[2]
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"  # of /usr/bin/python3, too: PL/Python embeds it
 NAMES = ("clone", "a  b c", "anna's own", "a$b #c:d%e[f]")
@@ -85,6 +87,19 @@ def test_setup_works_again_only_after_a_change(tmp_path: Path, touched: str | No
     script(venv / "bin" / "python", "exit 1")  # as after an upgrade of the distribution
     subprocess.run(make, check=True, capture_output=True)
     assert told.read_text().split() == once * (2 if touched is None else 3)
+
+
+def test_the_makefile_of_the_sources_builds_what_the_package_installs(tmp_path: Path) -> None:
+    shutil.copytree(CLONE / "sql", tmp_path / "sql")
+    (tmp_path / "easeml_db" / "postgres").mkdir(parents=True)
+    for name in ("__init__.py", "postgres/__init__.py", "postgres/extension_scripts.py"):
+        shutil.copy(CLONE / "easeml_db" / name, tmp_path / "easeml_db" / name)
+    make = ["make", "-C", tmp_path / "sql", "PG_CONFIG=none", f"SHAREDIR={tmp_path}", "install"]
+    (tmp_path / "extension").mkdir()
+    done = subprocess.run(make, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    installed = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "extension").iterdir()}
+    assert installed == texts()
 
 
 def script(path: Path, text: str) -> None:

@@ -77,11 +77,11 @@ def target_of(routine):
     modules, call = parsed(routine)
     called, arguments = ast.unparse(call.func), names(call.args)
     if called in ("guarded", "guarded_and_bounded", "answered_by"):
-        assert modules[called] == "easeml_plpy.server.session"
+        assert modules[called] == "easeml_plpy.server.entry_points"
         assert arguments[0] == "plpy"
         return modules[arguments[1]], arguments[1], arguments[2:]
     if called == "answered_apart":  # imports it itself
-        assert modules[called] == "easeml_plpy.server.session"
+        assert modules[called] == "easeml_plpy.server.entry_points"
         assert arguments[0] == "plpy"
         module, name = (ast.literal_eval(argument) for argument in arguments[1:3])
         return module, name, arguments[3:]

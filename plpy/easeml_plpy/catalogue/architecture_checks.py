@@ -17,8 +17,9 @@ from easeml_plpy.architectures.contract import InputKind
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.registered import TRAINING, Declaration, hyperparameter_of
 from easeml_plpy.columns.task import Task
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import EasemlError, InvalidArgument, TrialFailed, close_matches_hint
-from easeml_plpy.server.session import Session, answering
+from easeml_plpy.server.session import Session
 from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ N_ROWS = 6
 """Rows of the training that tries an architecture: more than one batch, and a last one that is not full."""
 
 
-@answering
+@entry_point(returns_failure=True)
 def check_architecture(
     session: Session, name: str, entry_point: str, descriptions: str, hyperparameters: str, summary: str
 ) -> str:

@@ -12,7 +12,8 @@ from easeml_plpy.architectures.tables.target_transforms import SEARCHED_TRANSFOR
 from easeml_plpy.columns.encoder import NumberTarget, Target, target_from_json
 from easeml_plpy.columns.task import Objects, Task, TaskKind
 from easeml_plpy.metrics.metrics import DEFAULT_METRIC, METRICS
-from easeml_plpy.server.session import Session, tenant_entry_point
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Session
 from easeml_plpy.trainers import ARCHITECTURES, architecture, trainer_for
 from easeml_plpy.trainers.contract import LiveTrial, Trainer
 
@@ -28,7 +29,7 @@ DEFAULTS_OF_SERIES, DEFAULTS_OF_TREES = ("gru", "lstm", "temporal_cnn", "transfo
 DEFAULTS_OF_TEXTS = ("sgd", "mlp", "lightgbm", "extra_trees")
 
 
-@tenant_entry_point
+@entry_point(for_tenants=True)
 def list_architectures(session: Session) -> list[tuple[str, str, list[str], list[int], str, str, list[str]]]:
     """Return (name, trainer, tasks, input ranks, summary, hyperparameters as JSON, made for) of every architecture."""
     return [
@@ -45,7 +46,7 @@ def list_architectures(session: Session) -> list[tuple[str, str, list[str], list
     ]
 
 
-@tenant_entry_point
+@entry_point(for_tenants=True)
 def architecture_facts(session: Session) -> list[tuple[str, str, bool, bool, bool, list[str] | None]]:
     """Return (name, trainer, does whole rounds, is joint, has growing epochs, varying) of every architecture.
 
@@ -60,7 +61,7 @@ def _facts(chosen: Architecture, trainer: Trainer[LiveTrial]) -> tuple[str, str,
     return (chosen.name, chosen.trainer, *facts, varying)
 
 
-@tenant_entry_point
+@entry_point(for_tenants=True)
 def specifications(session: Session, architectures: Sequence[str], target: str | None) -> str:
     """Return what architectures declare of their hyperparameters, as a procedure reads it: a JSON array in their order.
 
@@ -125,14 +126,14 @@ def _fits_of_ours(wanted: Task) -> Mapping[str, str | None]:
     return {each.name: fits(each, wanted) for each in _ours()}
 
 
-@tenant_entry_point
+@entry_point(for_tenants=True)
 def list_metrics(session: Session) -> list[tuple[str, str, bool, bool, str]]:
     """Return (name, task, is higher better, is default, summary) of every metric."""
     defaults = DEFAULT_METRIC.values()
     return [(m.name, m.task, m.is_higher_better, m.name in defaults, m.summary) for m in METRICS.values()]
 
 
-@tenant_entry_point
+@entry_point(for_tenants=True)
 def fitting_architectures(
     session: Session,
     task: TaskKind,

@@ -17,10 +17,11 @@ from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.columns.encoder import Encoder
 from easeml_plpy.columns.task import Task
 from easeml_plpy.row_forms import task_in, view_of
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument
 from easeml_plpy.server.memory import slot_share
 from easeml_plpy.server.plpython import SqlValue
-from easeml_plpy.server.session import Session, Statement, answering
+from easeml_plpy.server.session import Session, Statement
 from easeml_plpy.trainers import architecture, trainer_for
 
 HINT = "Use narrower layers or smaller batches, or ask an administrator for slots with more memory."
@@ -65,7 +66,7 @@ def shortage(
     return f"{chosen.name}{f' with {shown}' if shown else ''} takes at least {needed / 1e9:.1f} GB"
 
 
-@answering
+@entry_point(returns_failure=True)
 def within_memory(
     session: Session,
     begin: Callable[..., Mapping[str, object]],

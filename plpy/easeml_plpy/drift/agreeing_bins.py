@@ -21,12 +21,13 @@ from easeml_plpy.drift.on_node import bins_from
 from easeml_plpy.drift.order_keys import key_of, number_of
 from easeml_plpy.drift.training_rows import MOST_BYTES, MOST_ROWS
 from easeml_plpy.row_forms import datasets
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotAllowed
-from easeml_plpy.server.session import Session, entry_point
+from easeml_plpy.server.session import Session
 from easeml_plpy.server.value_types import Told
 
 
-@entry_point
+@entry_point()
 def settle_drift(session: Session, step: str, told: str) -> str:
     """Return what follows from a step as JSON."""
     return json.dumps(STEPS[step](session, json.loads(told)))

@@ -20,8 +20,9 @@ from easeml_plpy.drift.index import chance_index, level, stability_index
 from easeml_plpy.drift.new_rows import MOST_ROWS, Chunk, Periods, Source
 from easeml_plpy.drift.training_rows import trained_bins
 from easeml_plpy.prediction.table_prediction import SOURCE_NAME, check_types
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, NotFound
-from easeml_plpy.server.session import Session, Statement, answering, only_column
+from easeml_plpy.server.session import Session, Statement, only_column
 from easeml_plpy.server.value_types import Array
 
 N_SHOWN = 10
@@ -62,7 +63,7 @@ class Seen:
             self.unseen = Counter(dict(self.unseen.most_common(MOST_UNSEEN // 2)))
 
 
-@answering
+@entry_point(returns_failure=True)
 def measure_drift(session: Session, dataset_id: int, relation: int, options: str) -> str:
     """Return a row for each period and column as a JSON array."""
     wanted = json.loads(options)

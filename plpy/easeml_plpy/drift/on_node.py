@@ -27,8 +27,9 @@ from easeml_plpy.packing.on_nodes.tables import check_same, may_read, open_table
 from easeml_plpy.prediction.table_prediction import check_types
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.devices import bind
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotAllowed
-from easeml_plpy.server.session import Kept, Session, Statement, node_entry_point
+from easeml_plpy.server.session import Kept, NodeSession, Session, Statement
 from easeml_plpy.server.value_types import Array, Told
 
 
@@ -63,7 +64,7 @@ BLOCK = Statement(
 )
 
 
-@node_entry_point
+@entry_point(of=NodeSession)
 def drift_on_node(session: Session, step: str, told: str) -> str:
     """Do a step; return what it found as JSON."""
     order = json.loads(told)

@@ -22,8 +22,9 @@ from easeml_plpy.evaluation.answers import Block, Examined, blocks_of, examined_
 from easeml_plpy.evaluation.scores import score_values
 from easeml_plpy.prediction.serving import Served
 from easeml_plpy.row_forms import datasets
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotAllowed
-from easeml_plpy.server.session import Session, Statement, answering
+from easeml_plpy.server.session import Session, Statement
 from easeml_plpy.server.value_types import Array
 from easeml_plpy.units.outputs import measurable_on
 
@@ -49,7 +50,7 @@ FRESH = Statement(
 )
 
 
-@answering
+@entry_point(returns_failure=True)
 def compare_trials(
     session: Session, dataset: str | None, before_trial_id: int | None, after_trial_id: int | None
 ) -> tuple[float, float, int]:

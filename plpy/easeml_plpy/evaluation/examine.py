@@ -13,13 +13,14 @@ from easeml_plpy.evaluation.explain import explain, explain_row
 from easeml_plpy.evaluation.question import SPLITS, Question
 from easeml_plpy.evaluation.scores import Score, or_null, score_values
 from easeml_plpy.evaluation.tables import Row
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotReady
-from easeml_plpy.server.session import Session, answering
+from easeml_plpy.server.session import Session
 
 T = TypeVar("T")
 
 
-@answering
+@entry_point(returns_failure=True)
 def examine_trial(session: Session, subject: str, dataset: str | None, trial_id: int | None, options: str) -> str:
     """Return the rows of what is asked as a JSON array of objects."""
     examined = examined_trial(session, dataset, trial_id)

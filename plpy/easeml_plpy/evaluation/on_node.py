@@ -19,7 +19,8 @@ from easeml_plpy.nodes.node_prediction import job_limit_bytes, trial_on_node
 from easeml_plpy.prediction.serving import Served
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.devices import bind
-from easeml_plpy.server.session import Command, Session, node_entry_point
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Command, NodeSession, Session
 from easeml_plpy.units.live_trials import resumed_trial
 from easeml_plpy.units.outputs import measurable_on
 
@@ -35,7 +36,7 @@ ANSWERED = Command(
 SUBJECTS = {"explain": explained, "explain_row": explained_row}
 
 
-@node_entry_point
+@entry_point(of=NodeSession)
 def answer_on_node(session: Session, told: str) -> str:
     """Fill the temporary table; return how many rows were answered as JSON. Raises CorruptCheckpoint."""
     order = json.loads(told)
@@ -49,7 +50,7 @@ def answer_on_node(session: Session, told: str) -> str:
     return json.dumps({"n_rows": n_rows})
 
 
-@node_entry_point
+@entry_point(of=NodeSession)
 def explain_on_node(session: Session, told: str) -> str:
     """Return the importance of inputs on the held-out rows here, or their contributions for a given row: the rows of
     easeml.explain or easeml.explain_row, as JSON {"rows"}.

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from easeml_plpy import __version__
 from easeml_plpy.files.model_checks import restored
 from easeml_plpy.files.model_file import FORMAT, MOST_BYTES, ModelDocument, ModelFile
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, NotFound, from_sqlstate
-from easeml_plpy.server.session import Kept, Session, Statement, answering, only_column
+from easeml_plpy.server.session import Kept, Session, Statement, only_column
 from easeml_plpy.states.checkpoint import digest
 from easeml_plpy.states.states import CHUNK_BYTES, INLINE_BYTES, STORE_CHUNK, read_state
 from easeml_plpy.trainers import architecture
@@ -51,7 +52,7 @@ WHERE t.trial_id = $1 AND d.dataset_name = $2
 )
 
 
-@answering
+@entry_point(returns_failure=True)
 def export_file(session: Session, dataset: str, trial_id: int) -> bytes:
     """Return the file of a trial of a dataset, as far as the caller may see both."""
     found = session.rows(TRIAL, trial_id, dataset)
@@ -120,7 +121,7 @@ BEGIN = Statement(
 FINISH: Statement[None] = Statement("SELECT easeml.finish_import($1, $2) AS nothing", ("name", "int8"), only_column)
 
 
-@answering
+@entry_point(returns_failure=True)
 def import_model(session: Session, contents: bytes | None, name: str | None) -> int:
     """Check a file and have it stored as a dataset of the caller with one trial; return the trial's number."""
     if contents is None:
@@ -139,7 +140,7 @@ def import_model(session: Session, contents: bytes | None, name: str | None) -> 
     return stored.trial_id
 
 
-@answering
+@entry_point(returns_failure=True)
 def store_import(session: Session) -> int:
     """Store the file that `import_model` has checked, for the role that called it; return the trial."""
     crossing = session.kept(CROSSING)

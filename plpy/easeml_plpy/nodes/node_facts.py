@@ -8,7 +8,8 @@ import platform
 from typing import Self
 
 from easeml_plpy import __version__
-from easeml_plpy.server.session import Session, Statement, entry_point, only_column
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Session, Statement, only_column
 
 PACKAGES = ("torch", "numpy", "safetensors")
 
@@ -50,7 +51,7 @@ def node_facts_of(session: Session) -> str:
     return json.dumps(facts | {"packages": versions, "devices": devices() if versions["torch"]["version"] else []})
 
 
-node_facts = entry_point(node_facts_of, of=_AnyVersion)
+node_facts = entry_point(of=_AnyVersion)(node_facts_of)
 
 
 def version_of(name: str) -> dict[str, str | None]:

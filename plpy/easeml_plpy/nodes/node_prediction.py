@@ -22,10 +22,11 @@ from easeml_plpy.prediction.serving import MEMORY, Served, within_memory
 from easeml_plpy.prediction.table_prediction import TableFilling, TableRequest, check_types
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.devices import bind
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed
 from easeml_plpy.server.identifiers import schema_and_name
 from easeml_plpy.server.memory import slot_share
-from easeml_plpy.server.session import Session, Statement, node_entry_point, only_column
+from easeml_plpy.server.session import NodeSession, Session, Statement, only_column
 from easeml_plpy.server.value_types import JSON, Told
 from easeml_plpy.states.states import read_state
 from easeml_plpy.trainers import answering_trial, architecture
@@ -81,7 +82,7 @@ def trial_on_node(session: Session, told: Told, restore: Restore) -> Served:
     return Served(data, view, live, told["trial_id"], len(state))
 
 
-@node_entry_point
+@entry_point(of=NodeSession)
 def predict_on_node(session: Session, told: str) -> str:
     """Write the output, and return JSON {"n_rows"}; an output that this job has written before stays unchanged."""
     order = json.loads(told)

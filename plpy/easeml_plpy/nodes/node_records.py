@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
-from easeml_plpy.server.session import Session, entry_point
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Session
 from easeml_plpy.units.recording import evaluated_state, record_evaluation
 from easeml_plpy.units.units import Unit, context_of, opened_from_text
 
 
-@entry_point
+@entry_point()
 def record_node_evaluation(session: Session, unit: str, context: str, told: str) -> str:
     """Record the sums of a partition; return JSON {"metrics", "pruned_bytes"}, as a unit on this server does.
 

@@ -12,7 +12,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from easeml_plpy.server.session import Command, Session, node_entry_point, pinned
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Command, NodeSession, Session
 from easeml_plpy.states.checkpoint import digest
 from easeml_plpy.states.states import CHUNK_BYTES
 from easeml_plpy.units.composition import Composition
@@ -52,14 +53,13 @@ def _opened(text: str) -> _Opened:
     return _Opened(context, told["new_checkpoint_id"], MeanRows(**told["mean_rows"]))
 
 
-@node_entry_point
+@entry_point(of=NodeSession)
 def warm_node(session: Session) -> None:
     """Import torch and what trains with it, so that the first unit does not pay for it."""
     import_all()
 
 
-@node_entry_point
-@pinned
+@entry_point(of=NodeSession, is_pinned=True)
 def train_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
     """Train as `train` does."""
     return (train(session, unit, context),)
@@ -80,8 +80,7 @@ def train(session: Session, unit: str, context: str) -> str:
     return json.dumps({"facts": facts, **stored.told})
 
 
-@node_entry_point
-@pinned
+@entry_point(of=NodeSession, is_pinned=True)
 def train_round_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
     """Train as `train_round` does."""
     return (train_round(session, unit, context),)
@@ -102,8 +101,7 @@ def train_round(session: Session, unit: str, context: str) -> str:
     return json.dumps({"facts": told[0], "parts": told, **stored.told})
 
 
-@node_entry_point
-@pinned
+@entry_point(of=NodeSession, is_pinned=True)
 def evaluate_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
     """Measure as `evaluate` does."""
     return (evaluate(session, unit, context),)
@@ -120,8 +118,7 @@ def evaluate(session: Session, unit: str, context: str) -> str:
     return json.dumps(facts)
 
 
-@node_entry_point
-@pinned
+@entry_point(of=NodeSession, is_pinned=True)
 def evaluate_round_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
     """Measure as `evaluate_round` does."""
     return (evaluate_round(session, unit, context),)
@@ -139,8 +136,7 @@ def evaluate_round(session: Session, unit: str, context: str) -> str:
     return json.dumps({**parts[0], "parts": parts})
 
 
-@node_entry_point
-@pinned
+@entry_point(of=NodeSession, is_pinned=True)
 def pilot_on_node(session: Session, unit: str, context: str, result: str | None) -> tuple[str]:
     """Time as `pilot` does."""
     return (pilot(session, unit, context),)

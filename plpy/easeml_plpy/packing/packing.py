@@ -26,8 +26,8 @@ from easeml_plpy.columns import columns as columns_of
 from easeml_plpy.columns.block_decoding import BlockDecoder, PackedRows
 from easeml_plpy.columns.coded_fields import CategoricalField, TextField
 from easeml_plpy.columns.columns import Columns, Source
-from easeml_plpy.columns.encoder import Encoder, Field, LabelTarget, Target
-from easeml_plpy.columns.encoding import encoded_shape, fields_to_bytes, row_bytes
+from easeml_plpy.columns.encoder import Field, LabelTarget, Target
+from easeml_plpy.columns.encoding import fields_to_bytes, row_bytes
 from easeml_plpy.columns.target_statistics import folds_of
 from easeml_plpy.packing import (
     image_rows,
@@ -38,15 +38,17 @@ from easeml_plpy.packing import (
     source_texts,
     splitting,
 )
-from easeml_plpy.packing.explanations import explanations, notices
+from easeml_plpy.packing.explanations import notices
 from easeml_plpy.packing.pack_request import PackRequest, begun_dataset
 from easeml_plpy.packing.packing_statistics import PackingStatistics
 from easeml_plpy.packing.source_rows import RowsSql
 from easeml_plpy.packing.source_texts import TextFacts
+from easeml_plpy.packing.version_facts import version_facts
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 from easeml_plpy.server.near_names import some_of
 from easeml_plpy.server.plpython import SqlValue
-from easeml_plpy.server.session import Command, Session, Statement, answering
+from easeml_plpy.server.session import Command, Session, Statement
 from easeml_plpy.server.value_types import Array
 
 TARGET_BLOCK_BYTES = 2 << 20
@@ -82,7 +84,7 @@ SETTINGS = "SELECT set_config('work_mem', '256MB', true), set_config('jit', 'off
 FINISH_DATASET = Command("SELECT easeml.request('finish_dataset', $1)", ("jsonb",))
 
 
-@answering
+@entry_point(returns_failure=True)
 def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     """Pack the source of a dataset that this transaction has begun; return the number of rows."""
     started = time.monotonic()  # a duration for the record, no decision hangs on it
@@ -176,7 +178,7 @@ class _Packing:
         self._facts, self._row_key = facts or {}, row_key
         self._n_folds = wanted.n_folds or 0
         self._dataset_id, self._n_partitions, self._n_skipped = wanted.dataset_id, wanted.n_partitions, n_skipped
-        self.block_rows = block_rows_of(wanted, inputs)
+        self.block_rows = block_rows_of(wanted.block_rows, inputs)
 
     def pack(self, blocks: Iterable[PackedRows], n_train_rows: int, started: float) -> int:
         """Write the blocks and finish the dataset; return the number of rows."""
@@ -214,19 +216,12 @@ class _Packing:
     def finish(self, statistics: PackingStatistics, started: float) -> None:
         """Pass on the results of packing: easeml counts the rows itself, and from then on nobody can add to them."""
         fields = statistics.fields(self._inputs)
-        target = statistics.measured_target(self._target)
-        shape = encoded_shape(fields)
-        finished = {
+        finished = version_facts(fields, statistics.measured_target(self._target), self._facts, self._n_folds) | {
             "dataset_id": self._dataset_id,
-            "task": target.task,
-            "n_outputs": target.n_outputs,
-            "input_shape": list(shape),
             "block_rows": self.block_rows,
             "n_skipped_rows": self._n_skipped,
             "row_key": self._row_key,
             "checksums": [statistics.checksums[part] for part in range(self._n_partitions)],
-            "encoder": Encoder(tuple(fields), shape, target, self._n_folds).to_json(),
-            "explanations": explanations(fields, self._facts),
             "packing_seconds": time.monotonic() - started,
         }
         self._session.run(FINISH_DATASET, json.dumps(finished))
@@ -245,9 +240,9 @@ def _placed_blocks(
         yield PackedRows(*block[:6], *decoder.decode(block.payload, block.texts, block.n))
 
 
-def block_rows_of(wanted: PackRequest, inputs: Sequence[Field]) -> int:
-    """Return how many rows a block has."""
-    return wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
+def block_rows_of(asked_for: int | None, inputs: Sequence[Field]) -> int:
+    """Return how many rows a block has: the requested number, else by the size of a row."""
+    return asked_for or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
 
 
 def target_types(target: Target) -> tuple[str, str]:

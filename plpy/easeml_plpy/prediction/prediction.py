@@ -25,8 +25,9 @@ from easeml_plpy.prediction.client_row import (
     row_of_text,
 )
 from easeml_plpy.prediction.serving import Served, served, within_memory
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidData, NotAllowed, ShapeMismatch
-from easeml_plpy.server.session import Kept, Session, answering, node_entry_point, tenant_entry_point
+from easeml_plpy.server.session import Kept, NodeSession, Session
 from easeml_plpy.server.value_types import Array
 
 Answer: TypeAlias = tuple[str | None, float | None, float | None, int, list[str] | None]
@@ -121,7 +122,7 @@ def _bytes_of(numbers: Array) -> bytes:
     return numbers.astype(np.float64).tobytes()
 
 
-@answering
+@entry_point(returns_failure=True)
 def predict_json(session: Session, dataset: str, inputs: str | None, trial_id: int | None) -> Answer:
     """Predict for a row given as the text of a JSON object of columns."""
     chosen = served(session, dataset, trial_id)
@@ -129,7 +130,7 @@ def predict_json(session: Session, dataset: str, inputs: str | None, trial_id: i
     return answer(chosen, fields_from_values(encoder, row_of_text(inputs, encoder)))
 
 
-@answering
+@entry_point(returns_failure=True)
 def predict_numbers(session: Session, dataset: str, inputs: bytes | None, trial_id: int | None) -> Answer:
     """Predict for a row given as numbers in the order of the inputs (NULL: missing), as the server stores an array."""
     if inputs is None:
@@ -139,7 +140,7 @@ def predict_numbers(session: Session, dataset: str, inputs: bytes | None, trial_
     return answer(chosen, fields_from_numbers(chosen.data.encoder, numbers))
 
 
-@answering
+@entry_point(returns_failure=True)
 def predict_bytes(session: Session, dataset: str, inputs: bytes | None, trial_id: int | None) -> Answer:
     """Predict for an image given as 8-bit values."""
     if inputs is None:
@@ -148,7 +149,7 @@ def predict_bytes(session: Session, dataset: str, inputs: bytes | None, trial_id
     return answer(chosen, fields_from_numbers(chosen.data.encoder, np.frombuffer(inputs, np.uint8)))
 
 
-@tenant_entry_point
+@entry_point(for_tenants=True)
 def predict_packed(
     session: Session,
     dataset: str,
@@ -168,7 +169,7 @@ def predict_packed(
     return _packed_answers(served(session, dataset, trial_id), filling, n_rows, payload, texts)
 
 
-@node_entry_point
+@entry_point(of=NodeSession)
 def predict_packed_on_node(
     session: Session,
     dataset: str | None,

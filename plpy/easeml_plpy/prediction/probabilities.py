@@ -11,8 +11,9 @@ from easeml_plpy.columns.encoder import Encoder, LabelTarget
 from easeml_plpy.prediction.client_row import fields_from_numbers, fields_from_values, numbers_of_array, row_of_text
 from easeml_plpy.prediction.prediction import by_label, outputs_of
 from easeml_plpy.prediction.serving import served
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotAllowed, ShapeMismatch
-from easeml_plpy.server.session import Session, answering
+from easeml_plpy.server.session import Session
 from easeml_plpy.server.value_types import Array
 
 FIELDS: Mapping[str, Callable[[Encoder, bytes], Sequence[Array]]] = {
@@ -30,7 +31,7 @@ def label_target(dataset: str | None, encoder: Encoder, *, hint: str) -> LabelTa
     return encoder.target
 
 
-@answering
+@entry_point(returns_failure=True)
 def class_probabilities(session: Session, dataset: str, given: str, inputs: bytes | None, trial_id: int | None) -> str:
     """Return a JSON object of labels and their probabilities."""
     chosen = served(session, dataset, trial_id)

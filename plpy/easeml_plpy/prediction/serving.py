@@ -20,6 +20,7 @@ from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.cache import Bounded
 from easeml_plpy.server.call_identity import Moment, moment
 from easeml_plpy.server.devices import be_for_answers, bind
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import (
     CorruptCheckpoint,
     InvalidArgument,
@@ -28,7 +29,7 @@ from easeml_plpy.server.errors import (
     QuotaExceeded,
     from_sqlstate,
 )
-from easeml_plpy.server.session import Command, Kept, Session, Statement, answering, only_column
+from easeml_plpy.server.session import Command, Kept, Session, Statement, only_column
 from easeml_plpy.states.states import read_state
 from easeml_plpy.trainers import answering_trial, architecture
 from easeml_plpy.trainers.contract import AnsweringTrial
@@ -144,7 +145,7 @@ def _opened(session: Session, asker: str, dataset: str | None, trial_id: int | N
     return found
 
 
-@answering
+@entry_point(returns_failure=True)
 def open_serving(session: Session, dataset: str | None, trial_id: int | None) -> int:
     """Restore the trial that answers for the role that `served` has named; return its number. Runs as the owner."""
     crossing = session.kept(CROSSING)

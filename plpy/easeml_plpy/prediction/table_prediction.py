@@ -28,8 +28,9 @@ from easeml_plpy.prediction.prediction import FILLING
 from easeml_plpy.prediction.prediction_outputs import Addition, is_there, key_columns
 from easeml_plpy.prediction.probabilities import label_target
 from easeml_plpy.prediction.serving import served
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, NotFound, ShapeMismatch
-from easeml_plpy.server.session import Command, NodeSession, Session, Statement, answering, only_column
+from easeml_plpy.server.session import Command, NodeSession, Session, Statement, only_column
 
 # A single label that is empty makes an empty text, which string_to_array would take for no label.
 LABELS = "CASE packed.labels WHEN '' THEN ARRAY[''] ELSE string_to_array(packed.labels, packed.separator) END"
@@ -87,7 +88,7 @@ OUTPUT_NAME: Statement[str] = Statement(
 )
 
 
-@answering
+@entry_point(returns_failure=True)
 def write_predictions(
     session: Session,
     dataset: str | None,

@@ -10,12 +10,13 @@ from easeml_plpy.prediction.client_row import fields_from_values, row_of_text
 from easeml_plpy.prediction.prediction import outputs_of
 from easeml_plpy.prediction.probabilities import FIELDS
 from easeml_plpy.prediction.serving import Served, served
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotFound, ShapeMismatch
-from easeml_plpy.server.session import Session, answering
+from easeml_plpy.server.session import Session
 from easeml_plpy.server.value_types import JSON
 
 
-@answering
+@entry_point(returns_failure=True)
 def infer_output(session: Session, dataset: str, given: str, inputs: bytes | None, trial_id: int | None) -> str:
     """Return {"output": [...], "trial_id": ...} as JSON, with label and probability if the outputs are classes."""
     chosen = _asked(session, dataset, trial_id)
@@ -23,7 +24,8 @@ def infer_output(session: Session, dataset: str, given: str, inputs: bytes | Non
         raise ShapeMismatch("input: expected a value, got NULL")
     encoder = chosen.data.encoder
     if given == "json":
-        row = row_of_text(inputs.decode(), encoder)
+        text = inputs.decode()
+        row = row_of_text(f'{{"input": {text}}}' if text.startswith("[") else text, encoder)
         by_column = _by_columns(row) if encoder.objects is None else _object_by_column(encoder.objects, row)
         fields = fields_from_values(encoder, by_column)
     else:

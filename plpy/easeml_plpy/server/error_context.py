@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ctypes
 
-from easeml_plpy.server.session import Session, entry_point
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Session
 
 
 class _Frame(ctypes.Structure):
@@ -24,7 +25,7 @@ _Frame._fields_ = [
 ]
 
 
-@entry_point
+@entry_point()
 def hide_context(session: Session) -> None:
     """Let errors of the calling function have no context: its caller raises one next."""
     try:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from easeml_plpy.server.session import Kept, Session, entry_point
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Kept, Session
 
 
 @dataclass
@@ -21,7 +22,7 @@ class _Counts:
 COUNTS: Kept[_Counts] = Kept(_Counts)
 
 
-@entry_point
+@entry_point()
 def add_bytes(session: Session, tenant: str, transaction: str, n_bytes: int) -> int | None:
     """Add to the count of a tenant and return it; None if this transaction has not counted yet."""
     counts = session.kept(COUNTS)
@@ -31,7 +32,7 @@ def add_bytes(session: Session, tenant: str, transaction: str, n_bytes: int) -> 
     return counts.n_bytes[tenant]
 
 
-@entry_point
+@entry_point()
 def begin_count(session: Session, tenant: str, transaction: str, n_bytes: int) -> int:
     """Begin the count of the bytes that a tenant keeps, and return it."""
     counts = session.kept(COUNTS)

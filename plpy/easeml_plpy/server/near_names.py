@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from easeml_plpy.server.session import Session, tenant_entry_point
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Session
 
 MOST_NAMES = 20
 
 
-@tenant_entry_point
+@entry_point(for_tenants=True)
 def near_names(session: Session, given: str | None, known: Sequence[str] | None) -> str | None:
     """Return a hint with the nearest names, then some of all; None if there are none."""
     return names_hint(given, known or ())

@@ -1,8 +1,7 @@
-"""A server session: the statements it has planned, what it keeps between calls, and the boundary to PL/Python bodies.
+"""A server session: the statements that it has planned, and what it keeps between calls.
 
-An entry point takes a `Session`; its two-line body passes `plpy, GD`. The session object lives in `GD`, so it lasts as
-long as the connection. `GD` is shared by all roles of a connection: entry points check what the caller may see before
-they look at what is kept.
+The session object lives in `GD`, so it lasts as long as the connection. All roles of a connection share `GD`: entry
+points check what the caller may see before they look at what is kept.
 """
 
 from __future__ import annotations
@@ -10,19 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import update_wrapper
-from importlib import import_module
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from easeml_plpy import __version__
 from easeml_plpy.server.errors import VersionMismatch
-from easeml_plpy.server.failures import Answered, answered
-from easeml_plpy.server.interrupts import interruptible, quietly
-from easeml_plpy.server.memory import limit_session
+from easeml_plpy.server.interrupts import quietly
 from easeml_plpy.server.plpython import Cursor, GlobalData, PlPy, PreparedPlan, Result, SqlValue
 from easeml_plpy.server.search_path import is_pinned
 
-P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -194,121 +188,3 @@ class NodeSession(Session):
     """One connection to a node, which holds blocks and states and knows no runs."""
 
     schema: ClassVar[str] = "easeml_segment"
-
-
-def entry_point(
-    function: Callable[Concatenate[Session, P], T], *, of: type[Session] = Session
-) -> Callable[Concatenate[PlPy, GlobalData, P], T]:
-    """Make `function(session, ...)` callable as `function(plpy, GD, ...)`, with errors turned into SQL errors."""
-
-    def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return guarded(plpy, lambda: function(of.of(plpy, GD), *args, **kwargs))
-
-    update_wrapper(run, function)
-    return run
-
-
-def node_entry_point(
-    function: Callable[Concatenate[Session, P], T],
-) -> Callable[Concatenate[PlPy, GlobalData, P], T]:
-    """Make `function(session, ...)` an entry point of the extension easeml_segment."""
-    return entry_point(function, of=NodeSession)
-
-
-def pinned(function: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[Session, P], T]:
-    """Make the body of a procedure begin with `Session.pin`, so that no user's schema can change the meaning of its
-    SQL.
-    """
-
-    def run(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        session.pin()
-        return function(session, *args, **kwargs)
-
-    update_wrapper(run, function)
-    return run
-
-
-def tenant_entry_point(
-    function: Callable[Concatenate[Session, P], T],
-) -> Callable[Concatenate[PlPy, GlobalData, P], T]:
-    """Make `function(session, ...)` an entry point that tenants reach: a cancel ends it wherever it is."""
-    enter = entry_point(function)
-
-    def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        limit_session()
-        with interruptible(plpy):
-            return enter(plpy, GD, *args, **kwargs)
-
-    update_wrapper(run, function)
-    return run
-
-
-def answering(
-    function: Callable[Concatenate[Session, P], object],
-) -> Callable[Concatenate[PlPy, GlobalData, P], Answered]:
-    """Make `function(session, ...)` an entry point of tenants that returns an error of class ML in its last column,
-    `failure`."""
-
-    def run(plpy: PlPy, GD: GlobalData, /, *args: P.args, **kwargs: P.kwargs) -> Answered:
-        return answered_by(plpy, lambda: function(Session.of(plpy, GD), *args, **kwargs))
-
-    update_wrapper(run, function)
-    return run
-
-
-def answered_by(plpy: PlPy, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Answered:
-    """Call a function, such as a pure core: errors of class ML are values, and a cancel ends it wherever it is."""
-    limit_session()
-    with interruptible(plpy):
-        return answered(function, *args, **kwargs)
-
-
-def answered_apart(plpy: PlPy, module: str, name: str, *args: object) -> Answered:
-    """Import a pure core and call it as `answered_by` does, from a procedure: without a snapshot, which would keep
-    vacuums from removing dead rows for as long as that takes. A cancel is let through by a statement that takes one,
-    so a commit follows each.
-    """
-    plpy.commit()
-    return answered_by(_Apart(plpy), getattr(import_module(module), name), *args)
-
-
-class _Apart:
-    """A server's connection whose statements commit."""
-
-    def __init__(self, plpy: PlPy) -> None:
-        self._plpy = plpy
-
-    def execute(self, *statement: Any) -> Any:
-        """Execute a statement and commit."""
-        result = self._plpy.execute(*statement)
-        self._plpy.commit()
-        return result
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plpy, name)
-
-
-def guarded_and_bounded(plpy: PlPy, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function as `guarded` does, for functions whose duration a tenant controls: a cancel ends it wherever it
-    is.
-    """
-    limit_session()
-    with interruptible(plpy):
-        return guarded(plpy, function, *args, **kwargs)
-
-
-def guarded(plpy: PlPy, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `function` and turn an error of class ML into an SQL error with its SQLSTATE, detail and hint.
-
-    Errors are recognised by their `sqlstate`, so that the pure cores of the coordinator's package can be called as
-    well.
-    """
-    try:
-        return function(*args, **kwargs)
-    except Exception as error:
-        sqlstate = getattr(type(error), "sqlstate", None)
-        if not (isinstance(sqlstate, str) and sqlstate.startswith("ML")):
-            raise
-        text = {key: getattr(error, key) for key in ("detail", "hint") if getattr(error, key, None)}
-        message = str(getattr(error, "message", error))
-    plpy.error(message, sqlstate=sqlstate, **text)

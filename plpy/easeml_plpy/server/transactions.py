@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import time
 
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotAllowed
 from easeml_plpy.server.failures import told_by
-from easeml_plpy.server.session import Session, tenant_entry_point
+from easeml_plpy.server.session import Session
 
 MOST_SECONDS = 0.5
 
 
-@tenant_entry_point
+@entry_point(for_tenants=True)
 def commit_first(session: Session, message: str, call: str, failure: str | None) -> tuple[str | None]:
     """Commit; return the error with this message if the server refuses, as it does inside a transaction."""
     try:
@@ -22,7 +23,7 @@ def commit_first(session: Session, message: str, call: str, failure: str | None)
     return (None,)
 
 
-@tenant_entry_point
+@entry_point(for_tenants=True)
 def rest(session: Session, seconds: float) -> None:
     """Commit, then sleep without a snapshot for a number of seconds, at most half a second, because nothing can wake
     Python up.

@@ -11,15 +11,16 @@ import numpy as np
 
 from easeml_plpy.columns.encoder import SeriesTarget
 from easeml_plpy.prediction.task_objects import objects_of, series_of
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, ShapeMismatch
-from easeml_plpy.server.session import Session, answering
+from easeml_plpy.server.session import Session
 from easeml_plpy.server.value_types import JSON, shown
 from easeml_plpy.tasks.task_columns import array_text, columns_of_objects, objects_field, target_of
 
 MOST_BYTES = 32 << 20
 
 
-@answering
+@entry_point(returns_failure=True)
 def read_examples(session: Session, specification: str, classes: Sequence[str] | None, examples: str) -> str:
     """Return the rows of a JSON array of {"input": ..., "output": ...} as a JSON array: columns as SQL writes their
     values, or a `problem`. Raises InvalidArgument if it is not such an array.

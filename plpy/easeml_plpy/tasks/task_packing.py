@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from easeml_plpy.columns.encoder import Encoder, Field, LabelTarget, Target
-from easeml_plpy.columns.encoding import encoded_shape, fields_from_bytes, row_bytes, targets_from_bytes
+from easeml_plpy.columns.encoding import encoded_shape, fields_from_bytes, targets_from_bytes
 from easeml_plpy.columns.sent_columns import int8s
 from easeml_plpy.columns.target_statistics import folds_of
 from easeml_plpy.packing.dealing import SPLITS
-from easeml_plpy.packing.explanations import explanations
-from easeml_plpy.packing.packing import TARGET_BLOCK_BYTES
+from easeml_plpy.packing.packing import block_rows_of
 from easeml_plpy.packing.packing_statistics import PackingStatistics, checksum
+from easeml_plpy.packing.version_facts import version_facts
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidData
-from easeml_plpy.server.session import Command, Session, Statement, answering, only_column
+from easeml_plpy.server.session import Command, Session, Statement, only_column
 from easeml_plpy.tasks.task_blocks import Integers, TaskBlock, plan_blocks
 from easeml_plpy.tasks.task_places import Places, check_places, kept_places, partitions_of, places_of
 from easeml_plpy.tasks.task_rows import ExampleRows
@@ -86,7 +87,7 @@ TRAINING_ROWS = Statement(
     _Rows,
 )
 BEGIN: Statement[int] = Statement(
-    "SELECT easeml.begin_task_version($1, $2, $3, $4) AS dataset_id", ("int8", "int4", "int4", "jsonb"), only_column
+    "SELECT easeml.begin_task_version($1, $2, $3) AS dataset_id", ("int8", "int4", "jsonb"), only_column
 )
 INSERT_BLOCK = Command(
     "INSERT INTO easeml.blocks (dataset_id, tenant, split, partition_number, block_number, n_rows, row_hashes, inputs,"
@@ -101,7 +102,7 @@ KEEP_BLOCK = Command(
 FINISH = Command("SELECT easeml.finish_task_version($1, $2, $3)", ("int8", "int8", "jsonb"))
 
 
-@answering
+@entry_point(returns_failure=True)
 def pack_task(session: Session, task_id: int) -> int:
     """Pack the examples that are on as a further version of a task; return its dataset id. Raises InvalidData."""
     return _Packing(session, task_id).pack()
@@ -117,7 +118,7 @@ class _Packing:
         self._specification: dict[str, Any] = json.loads(self._task.specification)
         self._rows = ExampleRows(session, self._task.examples, self._specification, self._task.classes)
         self._inputs, self._target = self._rows.inputs, self._rows.target
-        self._block_rows = int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(self._rows.fields), 1), 64, 8192))
+        self._block_rows = block_rows_of(None, self._rows.fields)
 
     def pack(self) -> int:
         """Write what changed, point to what did not, and record the version."""
@@ -127,7 +128,7 @@ class _Packing:
         self._rows.check_memory(int(is_on.sum()), n_partitions)
         blocks = plan_blocks(before, wanted, self._block_rows)
         settings = {key: self._specification[key] for key in ("validation_fraction", "test_fraction", "seed")}
-        dataset_id = self._session.row(BEGIN, self._task_id, n_partitions, self._block_rows, json.dumps(settings))
+        dataset_id = self._session.row(BEGIN, self._task_id, n_partitions, json.dumps(settings))
         for block in blocks:
             self._store(dataset_id, block)
         on = examples[is_on]
@@ -201,15 +202,11 @@ class _Packing:
     def _finish(self, dataset_id: int, *, n_off: int, n_changed: int) -> None:
         """Measure the training rows of kept and new blocks alike, and hand over what was found."""
         fields, target, checksums = self._measured(dataset_id)
-        shape = encoded_shape(fields)
-        found = {
-            "task": target.task,
-            "n_outputs": target.n_outputs,
-            "input_shape": list(shape),
-            "encoder": Encoder(tuple(fields), shape, target).to_json(),
-            "explanations": explanations(fields, {}),
+        found = version_facts(fields, target, {}) | {
+            "block_rows": self._block_rows,
+            "row_key": "example_id::text",
             "checksums": [checksums[part] for part in range(max(checksums) + 1)],
-            "n_off": n_off,
+            "n_skipped_rows": n_off,
             "n_changed": n_changed,
             "packing_seconds": time.monotonic() - self._started,
         }

@@ -16,9 +16,11 @@ from typing import TypedDict
 from easeml_plpy.metrics.metrics import measure
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.cancellation import SessionPause
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import RowsHeld
 from easeml_plpy.server.failures import told_by
-from easeml_plpy.server.session import Session, entry_point, pinned
+from easeml_plpy.server.session import Session
+from easeml_plpy.trainers import LiveTrial
 from easeml_plpy.trainers.contract import LiveTrial
 from easeml_plpy.units.batch_training import Learner, Learnt, train_members
 from easeml_plpy.units.folds import answers_for
@@ -49,8 +51,7 @@ class Member:
     read_bytes: int
 
 
-@entry_point
-@pinned
+@entry_point(is_pinned=True)
 def train_batch(session: Session, batch: str, result: str | None) -> tuple[str]:
     """Train every member over its own partition, then record states, units and losses in one fenced transaction.
 
@@ -64,8 +65,7 @@ def train_batch(session: Session, batch: str, result: str | None) -> tuple[str]:
     return (work.record([member for member in members if member.order.trial_id in learnt], learnt),)
 
 
-@entry_point
-@pinned
+@entry_point(is_pinned=True)
 def evaluate_batch(session: Session, batch: str, result: str | None) -> tuple[str]:
     """Measure every member on the rows of its own partition, and record the sums in one fenced transaction.
 

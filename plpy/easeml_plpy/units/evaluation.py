@@ -9,7 +9,8 @@ from typing import TypeVar
 from easeml_plpy.metrics.metrics import measure
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.cancellation import SessionPause
-from easeml_plpy.server.session import Session, entry_point, pinned
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Session
 from easeml_plpy.units.folds import answers_for
 from easeml_plpy.units.live_trials import keep_live, live_trial
 from easeml_plpy.units.recording import (
@@ -24,8 +25,7 @@ from easeml_plpy.units.units import Unit, UnitContext, open_unit, trial_to_blame
 T = TypeVar("T")
 
 
-@entry_point
-@pinned
+@entry_point(is_pinned=True)
 def evaluate_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Measure and record the sums; the split's last partition makes the metrics and settles the best epoch.
 

@@ -16,9 +16,10 @@ from typing import TypedDict
 from easeml_plpy.metrics.metrics import measure
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.row_forms.datasets import PartitionRows, partition_rows
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotAllowed
-from easeml_plpy.server.session import Command, Session, entry_point, pinned
-from easeml_plpy.trainers import trainer_of
+from easeml_plpy.server.session import Command, Session
+from easeml_plpy.trainers import LiveTrial, Training, trainer_of
 from easeml_plpy.trainers.contract import LiveTrial, Training
 from easeml_plpy.trainers.networks.joint_training import averaging, train_jointly
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
@@ -52,8 +53,7 @@ class GangTrained(TypedDict):
     pruned_bytes: int
 
 
-@entry_point
-@pinned
+@entry_point(is_pinned=True)
 def train_gang(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Train with the other ranks, then record the state and all members in one fenced transaction, on rank 0.
 
@@ -77,8 +77,7 @@ def train_gang(session: Session, unit: str, result: str | None) -> tuple[str]:
     return (json.dumps(recorded),)
 
 
-@entry_point
-@pinned
+@entry_point(is_pinned=True)
 def evaluate_gang(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Measure each rank's partition, and record the sums of all on rank 0. Returns what `evaluate_unit` returns."""
     order = Unit.from_text(unit)

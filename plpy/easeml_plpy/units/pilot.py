@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from easeml_plpy.row_forms.datasets import PartitionRows, partition_rows
 from easeml_plpy.server.cancellation import SessionPause
-from easeml_plpy.server.session import Command, Session, Statement, entry_point, pinned
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Command, Session, Statement
 from easeml_plpy.server.value_types import Pause
 from easeml_plpy.trainers import trainer_of
 from easeml_plpy.trainers.contract import LiveTrial
@@ -55,8 +56,7 @@ MEAN_ROWS = Statement(
 RECORD_PILOT = Command("SELECT easeml.record_pilot($1, $2, $3)", ("jsonb", "float8", "float8"))
 
 
-@entry_point
-@pinned
+@entry_point(is_pinned=True)
 def pilot_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Time a fresh trial on rows of one partition and record what its units are going to take.
 

@@ -20,17 +20,9 @@ from easeml_plpy.row_forms import datasets
 from easeml_plpy.row_forms.datasets import PartitionRows
 from easeml_plpy.server.cancellation import SessionPause
 from easeml_plpy.server.devices import bind
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
-from easeml_plpy.server.session import (
-    Command,
-    Session,
-    Statement,
-    answering,
-    node_entry_point,
-    only_column,
-    pinned,
-    tenant_entry_point,
-)
+from easeml_plpy.server.session import Command, NodeSession, Session, Statement, only_column
 from easeml_plpy.states.checkpoint import digest
 from easeml_plpy.states.state_difference import differing_tensors
 from easeml_plpy.states.states import read_state
@@ -134,7 +126,7 @@ BLOCKS = Statement(
 )
 
 
-@answering
+@entry_point(returns_failure=True)
 def check_replay(session: Session, trial_id: int, device: str, until_epoch: int | None) -> int:
     """Refuse what cannot be replayed: InvalidArgument without the device, NotAllowed when packed rows have changed, or
     several slots have trained the trial together. Return how many partitions were compared."""
@@ -173,14 +165,13 @@ def _check_blocks(session: Session, trial_id: int | None, partition: _Partition)
         )
 
 
-@node_entry_point
+@entry_point(of=NodeSession)
 def check_part(session: Session, dataset_id: int, partition_number: int, checksum: int) -> None:
     """Refuse a replay on packed training rows that have changed."""
     _check_blocks(session, None, _Partition(partition_number, dataset_id, checksum))
 
 
-@tenant_entry_point
-@pinned
+@entry_point(for_tenants=True, is_pinned=True)
 def replay_units(
     session: Session, trial_id: int, device: str, n_threads: int, until_epoch: int | None, result: str | None
 ) -> tuple[str]:

@@ -16,7 +16,8 @@ import numpy as np
 from easeml_plpy.metrics.metrics import measure
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.cancellation import SessionPause
-from easeml_plpy.server.session import Session, entry_point, pinned
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Session
 from easeml_plpy.units.folds import answers_for
 from easeml_plpy.units.gang_rank import gang_of
 from easeml_plpy.units.live_trials import keep_live, live_trial
@@ -38,8 +39,7 @@ from easeml_plpy.units.units import Unit, UnitContext, open_unit, trial_to_blame
 T = TypeVar("T")
 
 
-@entry_point
-@pinned
+@entry_point(is_pinned=True)
 def train_round(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Train over all partitions, then record the state, all units of the round and the loss in one fenced transaction.
 
@@ -78,8 +78,7 @@ def train_opened_round(
     return facts, recorded
 
 
-@entry_point
-@pinned
+@entry_point(is_pinned=True)
 def evaluate_round(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Measure the rows of all partitions, record the sums of each, and settle the best epoch.
 

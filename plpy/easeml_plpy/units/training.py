@@ -17,9 +17,10 @@ from collections.abc import Callable
 
 from easeml_plpy.row_forms.datasets import PartitionRows, partition_rows
 from easeml_plpy.server.cancellation import SessionPause
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotAllowed
-from easeml_plpy.server.session import Session, entry_point, pinned
-from easeml_plpy.trainers import trainer_of
+from easeml_plpy.server.session import Session
+from easeml_plpy.trainers import LiveTrial, Training, trainer_of
 from easeml_plpy.trainers.contract import LiveTrial, Training
 from easeml_plpy.units.folds import train_on
 from easeml_plpy.units.live_trials import keep_live, live_trial
@@ -27,8 +28,7 @@ from easeml_plpy.units.recording import RecordedTraining, TrainingFacts, record_
 from easeml_plpy.units.units import Unit, UnitContext, open_unit, trial_to_blame
 
 
-@entry_point
-@pinned
+@entry_point(is_pinned=True)
 def train_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
     """Train, then record the state, the unit and its loss in one fenced transaction.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import gc
 
-from easeml_plpy.server.session import Session, entry_point
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import Session
 
 
-@entry_point
+@entry_point()
 def warm_up(session: Session) -> None:
     """Import torch and what trains with it, so that the first unit does not pay for it.
 

@@ -16,7 +16,7 @@ from easeml_db import __version__
 from easeml_db.errors import VersionMismatch
 from easeml_db.local.preparation import prepare_database
 from easeml_db.postgres.extension_files import sql_folder
-from easeml_db.postgres.upgrade_script import upgrades
+from easeml_db.postgres.extension_scripts import upgrades
 from easeml_db.postgres.versions import check_version
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from easeml_plpy.columns.encoder import Encoder
-from easeml_plpy.columns.encoding import encoded_shape
-from easeml_plpy.packing.explanations import explanations, notices
+from easeml_plpy.packing.explanations import notices
 from easeml_plpy.packing.on_nodes.block_facts import facts_from_bytes
 from easeml_plpy.packing.on_nodes.request import fields_of, target_of
 from easeml_plpy.packing.on_nodes.source_columns import facts_of
 from easeml_plpy.packing.packing_statistics import PackingStatistics
+from easeml_plpy.packing.version_facts import version_facts
 from easeml_plpy.server.errors import InvalidData
 from easeml_plpy.server.session import Session, Statement, only_column
 from easeml_plpy.server.value_types import Told
@@ -30,14 +29,6 @@ def finish(session: Session, told: Told) -> dict[str, Any]:
     for facts in session.each(FACTS, at_once=8):
         statistics.add(facts_from_bytes(facts))
     fields = statistics.fields(inputs)
-    measured = statistics.measured_target(target)
-    shape = encoded_shape(fields)
     for line in notices(fields, statistics.distinct(fields)):
         session.notice(line)
-    return {
-        "task": measured.task,
-        "n_outputs": measured.n_outputs,
-        "input_shape": list(shape),
-        "encoder": Encoder(tuple(fields), shape, measured).to_json(),
-        "explanations": explanations(fields, facts_of(told)),
-    }
+    return version_facts(fields, statistics.measured_target(target), facts_of(told))

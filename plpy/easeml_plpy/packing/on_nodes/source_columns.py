@@ -205,7 +205,7 @@ def settle_dictionaries(session: Session, told: Told) -> dict[str, Any]:
     """Return the inputs with their dictionaries and widths, and how many rows a block has."""
     fields = [_with_dictionary(session, told, k, field) for k, field in enumerate(fields_of(told))]
     session.execute("CREATE TEMPORARY TABLE easeml_facts (part integer, block integer, facts bytea) ON COMMIT DROP")
-    block_rows = packing.block_rows_of(pack_request(told), fields)
+    block_rows = packing.block_rows_of(pack_request(told).block_rows, fields)
     return {"fields": fields_json(fields), "rows_of_block": block_rows}
 
 

@@ -15,7 +15,8 @@ from easeml_plpy.packing.on_nodes import (
     source_columns,
     staging,
 )
-from easeml_plpy.server.session import Session, entry_point, node_entry_point
+from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.session import NodeSession, Session
 from easeml_plpy.server.value_types import Told
 
 Step: TypeAlias = Callable[[Session, Told], dict[str, Any]]
@@ -42,13 +43,13 @@ CONTROL_STEPS: Mapping[str, Step] = {
 }
 
 
-@node_entry_point
+@entry_point(of=NodeSession)
 def pack_on_node(session: Session, step: str, told: str) -> str:
     """Do a step on a node; return what it found."""
     return json.dumps(NODE_STEPS[step](session, json.loads(told)))
 
 
-@entry_point
+@entry_point()
 def settle_packing(session: Session, step: str, told: str) -> str:
     """Put together what all nodes found in a step; return what follows."""
     return json.dumps(CONTROL_STEPS[step](session, json.loads(told)))

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from easeml_plpy.server.entry_points import answered_by
 from easeml_plpy.server.failures import Failure
 from easeml_plpy.server.interrupts import interruptible
-from easeml_plpy.server.session import Session, answered_by
+from easeml_plpy.server.session import Session
 
 ENOUGH_TURNS = 10**9  # minutes: only the cancel ends these loops
 

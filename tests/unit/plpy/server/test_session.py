@@ -11,8 +11,9 @@ import pytest
 
 from easeml_plpy import __version__
 from easeml_plpy.server.cancellation import SessionPause
+from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotFound, TrialFailed
-from easeml_plpy.server.session import Command, Kept, Session, Statement, entry_point
+from easeml_plpy.server.session import Command, Kept, Session, Statement
 from easeml_plpy.units.units import GangOrder, Member, Unit, trial_to_blame
 
 
@@ -116,7 +117,7 @@ def test_a_session_lasts_and_keeps_what_is_named() -> None:
 def test_another_version_is_refused_at_every_call() -> None:
     plpy, shared = FakePlPy(version="9.9.9"), dict[str, object]()
 
-    @entry_point
+    @entry_point()
     def listed(session: Session) -> int:
         raise AssertionError("refused before")
 
@@ -128,7 +129,7 @@ def test_another_version_is_refused_at_every_call() -> None:
 
 
 def test_errors_of_ours_become_sql_errors_and_others_pass() -> None:
-    @entry_point
+    @entry_point()
     def fails(session: Session, name: str, is_ours: bool) -> int:
         raise NotFound(f"no {name}", hint="Look again.") if is_ours else ZeroDivisionError(name)
 
