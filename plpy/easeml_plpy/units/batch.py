@@ -20,7 +20,6 @@ from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import RowsHeld
 from easeml_plpy.server.failures import told_by
 from easeml_plpy.server.session import Session
-from easeml_plpy.trainers import LiveTrial
 from easeml_plpy.trainers.contract import LiveTrial
 from easeml_plpy.units.batch_training import Learner, Learnt, train_members
 from easeml_plpy.units.folds import answers_for

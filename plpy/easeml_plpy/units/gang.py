@@ -19,7 +19,7 @@ from easeml_plpy.row_forms.datasets import PartitionRows, partition_rows
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotAllowed
 from easeml_plpy.server.session import Command, Session
-from easeml_plpy.trainers import LiveTrial, Training, trainer_of
+from easeml_plpy.trainers import trainer_of
 from easeml_plpy.trainers.contract import LiveTrial, Training
 from easeml_plpy.trainers.networks.joint_training import averaging, train_jointly
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial

@@ -20,7 +20,7 @@ from easeml_plpy.server.cancellation import SessionPause
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import NotAllowed
 from easeml_plpy.server.session import Session
-from easeml_plpy.trainers import LiveTrial, Training, trainer_of
+from easeml_plpy.trainers import trainer_of
 from easeml_plpy.trainers.contract import LiveTrial, Training
 from easeml_plpy.units.folds import train_on
 from easeml_plpy.units.live_trials import keep_live, live_trial
