@@ -44,7 +44,9 @@ def keep_freed_memory() -> None:
     batches of a megabyte each. The C library would return each to the kernel, and the next allocation would wait for
     its pages again: a fifth of the computing time of a short unit.
     """
-    tell = getattr(ctypes.CDLL(None), "mallopt", None)  # of the GNU C library; others keep what they keep
+    # By ctypes, since Python has no call for it, and MALLOC_TRIM_THRESHOLD_ in the environment would have to be set
+    # before the server starts. Only the GNU C library has it; others keep what they keep.
+    tell = getattr(ctypes.CDLL(None), "mallopt", None)
     if tell is not None:
         tell(_MMAP_THRESHOLD, LARGE_BYTES)
         tell(_TRIM_THRESHOLD, KEPT_BYTES)

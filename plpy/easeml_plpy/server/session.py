@@ -20,7 +20,6 @@ from easeml_plpy.server.failures import Answered, answered
 from easeml_plpy.server.interrupts import interruptible, quietly
 from easeml_plpy.server.memory import limit_session
 from easeml_plpy.server.plpython import Cursor, GlobalData, PlPy, PreparedPlan, Result, SqlValue
-from easeml_plpy.server.search_path import is_pinned
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -127,8 +126,7 @@ class Session:
 
         Functions have that setting themselves; a procedure that commits can have none.
         """
-        if not is_pinned():
-            self.run(PIN)
+        self.run(PIN)
 
     def commit(self) -> None:
         """Commit, and pin the next transaction. Raises SPIError inside a function or an open transaction."""
