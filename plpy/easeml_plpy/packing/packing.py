@@ -43,13 +43,13 @@ from easeml_plpy.packing.pack_request import PackRequest, begun_dataset
 from easeml_plpy.packing.packing_statistics import PackingStatistics
 from easeml_plpy.packing.source_rows import RowsSql
 from easeml_plpy.packing.source_texts import TextFacts
+from easeml_plpy.server.chunks import block_rows
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 from easeml_plpy.server.near_names import some_of
 from easeml_plpy.server.plpython import SqlValue
 from easeml_plpy.server.session import Command, Session, Statement, answering
 from easeml_plpy.server.value_types import Array
 
-TARGET_BLOCK_BYTES = 2 << 20
 AS_NULL = "Turn them into NULL in a view."
 BYTES_AT_ONCE, BLOCKS_AT_ONCE = 512 << 10, 64
 """Blocks are inserted together until they are that large, or that many."""
@@ -247,7 +247,7 @@ def _placed_blocks(
 
 def block_rows_of(wanted: PackRequest, inputs: Sequence[Field]) -> int:
     """Return how many rows a block has."""
-    return wanted.block_rows or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
+    return wanted.block_rows or block_rows(row_bytes(inputs))
 
 
 def target_types(target: Target) -> tuple[str, str]:

@@ -28,6 +28,7 @@ from easeml_plpy.server.errors import (
     QuotaExceeded,
     from_sqlstate,
 )
+from easeml_plpy.server.memory import is_exhausted
 from easeml_plpy.server.session import Command, Kept, Session, Statement, answering, only_column
 from easeml_plpy.states.states import read_state
 from easeml_plpy.trainers import AnsweringTrial, answering_trial
@@ -239,8 +240,7 @@ class _WithinMemory:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *rest: object) -> None:
-        is_torchs = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-        if not (isinstance(error, MemoryError) or is_torchs):
+        if error is None or not is_exhausted(error):
             return
         limit = memory_limit_bytes()
         raise QuotaExceeded(
@@ -253,5 +253,5 @@ _WITHIN_MEMORY = _WithinMemory()
 
 
 def within_memory() -> AbstractContextManager[None]:
-    """Turn an out-of-memory error into one line; on the CPU only torch's message reveals it."""
+    """Turn an out-of-memory error into one line."""
     return _WITHIN_MEMORY

@@ -20,8 +20,8 @@ from easeml_plpy.columns.sent_columns import int8s
 from easeml_plpy.columns.target_statistics import folds_of
 from easeml_plpy.packing.dealing import SPLITS
 from easeml_plpy.packing.explanations import explanations
-from easeml_plpy.packing.packing import TARGET_BLOCK_BYTES
 from easeml_plpy.packing.packing_statistics import PackingStatistics, checksum
+from easeml_plpy.server.chunks import block_rows
 from easeml_plpy.server.errors import InvalidData
 from easeml_plpy.server.session import Command, Session, Statement, answering, only_column
 from easeml_plpy.tasks.task_blocks import Integers, TaskBlock, plan_blocks
@@ -117,7 +117,7 @@ class _Packing:
         self._specification: dict[str, Any] = json.loads(self._task.specification)
         self._rows = ExampleRows(session, self._task.examples, self._specification, self._task.classes)
         self._inputs, self._target = self._rows.inputs, self._rows.target
-        self._block_rows = int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(self._rows.fields), 1), 64, 8192))
+        self._block_rows = block_rows(row_bytes(self._rows.fields))
 
     def pack(self) -> int:
         """Write what changed, point to what did not, and record the version."""

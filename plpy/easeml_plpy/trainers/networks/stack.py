@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
+from easeml_plpy.server.chunks import pass_steps
 from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.server.value_types import Pause
 from easeml_plpy.trainers.contract import Training, check_rows, visit_order
@@ -28,7 +29,6 @@ from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 
 VARYING = ("learning_rate", "weight_decay", "momentum", "schedule", "dropout", "averaging")
 """Hyperparameters in which trials of one stack may differ."""
-CHUNK_STEPS, CHUNK_BYTES = 64, 4 << 20
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Stack:
         """Return for how many steps to gather rows at once."""
         inputs = self._passes[0].inputs
         row_bytes = inputs.element_size() * math.prod(inputs.shape[1:]) * len(self._trials)
-        return max(1, min(CHUNK_STEPS, CHUNK_BYTES // (row_bytes * self._batch_size)))
+        return pass_steps(row_bytes * self._batch_size)
 
     def _rates(self, n_steps: int) -> torch.Tensor:
         """Return the learning rates of the next steps, (n_steps, trials, 1)."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from easeml_plpy.server import devices
 from easeml_plpy.server.errors import CorruptCheckpoint, TrialFailed
+from easeml_plpy.server.memory import says_exhausted
 from easeml_plpy.server.value_types import JSON, Array, Pause
 from easeml_plpy.trainers.contract import Rows
 from easeml_plpy.trainers.trees.lightgbm_library import GrownTrees, LightGBMFailure
@@ -55,7 +56,7 @@ def grown(data: lightgbm.Dataset, parameters: Mapping[str, JSON], n_rounds: int,
 
 
 def _failure(error: Exception) -> Exception:
-    if "bad_alloc" in str(error) or "bad allocation" in str(error):
+    if says_exhausted(str(error)):
         return MemoryError()
     return TrialFailed(f"trees cannot be grown: {error}")
 
