@@ -25,10 +25,9 @@ COMMENT ON FUNCTION easeml.does_whole_rounds(text) IS 'Returns whether trials of
     'partitions at once, so that each of their rounds is one unit on one slot (internal).';
 
 CREATE FUNCTION easeml.batch_key(architecture text, config jsonb) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT architecture || ' '
-        || md5((config - '{learning_rate,weight_decay,momentum,schedule,dropout,averaging}'::text[])::text)
-    WHERE architecture = ANY ('{linear,mlp,lenet,resnet,tabm}')
+LANGUAGE plpython3u IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.catalogue.catalog import batch_key
+return batch_key(plpy, GD, architecture, config)
 $$;
 COMMENT ON FUNCTION easeml.batch_key(text, jsonb) IS
     'Returns a hash of everything that shapes a trial''s computation: trials with equal hashes may train as one. NULL '

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
@@ -9,10 +10,11 @@ from functools import cache, lru_cache
 from easeml_plpy.architectures import ARCHITECTURES, Architecture, architecture, fits
 from easeml_plpy.architectures.registered import registered_architectures
 from easeml_plpy.architectures.tables.target_transforms import SEARCHED_TRANSFORM, TARGET_TRANSFORM, is_skewed
+from easeml_plpy.architectures.torch_hyperparameters import shared_settings
 from easeml_plpy.columns.encoder import NumberTarget, Target, target_from_json
 from easeml_plpy.columns.task import Objects, Task, TaskKind
 from easeml_plpy.metrics.metrics import DEFAULT_METRIC, METRICS
-from easeml_plpy.server.session import Session, tenant_entry_point
+from easeml_plpy.server.session import Session, entry_point, tenant_entry_point
 
 # Chosen where nothing is asked for, in the order in which a run without history opens them: boosting is the fastest way
 # to a good model of a table, networks and a linear model see what trees do not, a forest stands noise that misleads
@@ -63,6 +65,15 @@ def specifications_for(architectures: Sequence[str], target: str | None) -> str:
         for each in known
     )
     return f"[{', '.join(rows)}]"
+
+
+@entry_point
+def batch_key(session: Session, architecture: str, config: str) -> str | None:
+    """Return a hash that is equal for trials which may train as one computation; None for one that never does."""
+    chosen = ARCHITECTURES.get(architecture)
+    if chosen is None or chosen.trainer != "torch" or not chosen.is_stackable:
+        return None
+    return f"{architecture} {hashlib.md5(shared_settings(json.loads(config)).encode()).hexdigest()}"
 
 
 def _is_skewed(target: Target) -> bool:

@@ -9,13 +9,13 @@ batches are computed together, as many as the trial with the fewest rows has; ea
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from easeml_plpy.architectures.torch_hyperparameters import shared_settings
 from easeml_plpy.server.chunks import pass_steps
 from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.server.value_types import Pause
@@ -26,9 +26,6 @@ from easeml_plpy.trainers.networks.stacked_layers import StackedNetwork
 from easeml_plpy.trainers.networks.stacked_matrix import RowsOfNumbers
 from easeml_plpy.trainers.networks.stacked_optimizer import StackedOptimizer
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
-
-VARYING = ("learning_rate", "weight_decay", "momentum", "schedule", "dropout", "averaging")
-"""Hyperparameters in which trials of one stack may differ."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,7 @@ class Pass:
 def stack_key(trial: TorchTrial) -> Hashable:
     """Return what trials have in common that can be stacked."""
     blueprint = trial.blueprint
-    settings = {name: value for name, value in blueprint.config.items() if name not in VARYING}
-    return blueprint.architecture.name, json.dumps(settings, sort_keys=True), blueprint.task, blueprint.device
+    return blueprint.architecture.name, shared_settings(blueprint.config), blueprint.task, blueprint.device
 
 
 def n_common_steps(trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,14 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_plpy.architectures import ARCHITECTURES, complete
+from easeml_plpy.architectures.torch_hyperparameters import PER_TRIAL
+from easeml_plpy.catalogue.catalog import batch_key
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.states import checkpoint
-from easeml_plpy.trainers.networks.stack import VARYING, Pass, n_common_steps, repeat_stacked, stack_key, train_stacked
+from easeml_plpy.trainers.networks.stack import Pass, n_common_steps, repeat_stacked, stack_key, train_stacked
 from easeml_plpy.trainers.networks.stacked_layers import NotStackable
 from easeml_plpy.trainers.networks.torch_trainer import TorchTrainer
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from tests.unit.plpy.architectures.test_networks import LAYOUT, WORDS, table_task
+from tests.unit.plpy.server.test_session import FakePlPy
 from tests.unit.plpy.trainers.training_rows import no_pause, rows
 
 TRAINER = TorchTrainer()
@@ -171,7 +175,19 @@ def test_the_key_holds_what_shapes_the_computation_and_nothing_else() -> None:
     assert other.keys() == complete_config.keys()
     (base,) = keys
     for name, value in other.items():
-        assert (stack_key(start("mlp", FLAT, 0, **{name: value})) == base) == (name in VARYING), name
+        assert (stack_key(start("mlp", FLAT, 0, **{name: value})) == base) == (name in PER_TRIAL), name
+
+
+def test_the_coordinator_has_a_key_for_the_trials_of_networks_that_may_share_a_stack() -> None:
+    def key(name: str, **config: Any) -> str | None:
+        found: str | None = batch_key(FakePlPy(), {}, name, json.dumps(complete(ARCHITECTURES[name], config)))
+        return found
+
+    keyed = {name for name in ARCHITECTURES if not ARCHITECTURES[name].is_derived and key(name)}
+    assert keyed == {"linear", "mlp", "lenet", "resnet", "tabm"}
+    assert key("mlp") == key("mlp", learning_rate=0.5, schedule="step", averaging=0.5)
+    assert len({key("mlp"), key("mlp", batch_size=16), key("linear")}) == 3
+    assert batch_key(FakePlPy(), {}, "somebody_elses", "{}") is None
 
 
 def test_what_cannot_be_stacked_is_refused_before_anything_changes() -> None:
