@@ -89,8 +89,10 @@ class Stack:
         named = [dict(trial.module.named_parameters()) for trial in trials]
         self._layout = RowsOfNumbers.of(named[0], len(trials))
         self._weights = self._layout.filled([list(parameters.values()) for parameters in named])
+        # Leaves share memory with the weights, so that one operation of the optimiser changes all parameters at once.
         self._leaves = self._layout.stacked(self._weights)
         self._gradients = self._layout.zeros()
+        # One for each trial: dropout alone draws from the stream that `begin_pass` seeds, and must draw the same here.
         self._generators = [torch.Generator().manual_seed(each.seed) for each in passes]
         self._network = StackedNetwork([trial.module for trial in trials], self._leaves, self._generators)
         self._optimizer = StackedOptimizer(
@@ -115,6 +117,7 @@ class Stack:
                 batch = slice((step - first) * self._batch_size, (step - first + 1) * self._batch_size)
                 losses.append(self._step(step, inputs[:, batch], targets[:, batch]))
                 if self._averages is not None and shares is not None:
+                    # A share of the way, which shrinks with each trial's own count of steps (averaging.py).
                     self._averages.lerp_(self._weights, shares[step])
                 pause()
         self._n_steps += n_steps
@@ -134,6 +137,7 @@ class Stack:
         n_done, n_rows = n_steps * self._batch_size, len(own.inputs)
         try:
             loss_sum = math.fsum(trial.checked(losses)) * self._batch_size if losses else 0.0
+            # The trial's dropout goes on where the stack's stopped.
             torch.set_rng_state(self._generators[place].get_state())
             rest = self._orders[place][n_done:]
             loss_sum += trial.train_rows(own.inputs.to(trial.device), own.targets.to(trial.device), rest, pause)
@@ -150,6 +154,7 @@ class Stack:
     def _step(self, number: int, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Do one step of every trial; return their losses, (trials,)."""
         losses = stacked_losses([trial.loss for trial in self._trials], self._network(inputs), targets)
+        # No network's loss depends on another's weights, so the gradient of the sum holds the gradient of each.
         found = torch.autograd.grad(losses.sum(), list(self._leaves.values()))
         self._optimizer.step(number, self._weights, self._layout.joined(found, self._gradients))
         return losses.detach()
