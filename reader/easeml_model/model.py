@@ -14,7 +14,8 @@ from easeml_plpy.columns.encoder import Encoder, LabelTarget
 from easeml_plpy.files.model_checks import restored
 from easeml_plpy.files.model_file import MOST_BYTES, ModelDocument, ModelFile
 from easeml_plpy.prediction.client_row import fields_from_rows
-from easeml_plpy.prediction.prediction import ROWS_AT_ONCE, outputs_of
+from easeml_plpy.prediction.prediction import outputs_of
+from easeml_plpy.server.chunks import ANSWER_ROWS
 from easeml_plpy.server.errors import InvalidArgument, ShapeMismatch
 from easeml_plpy.server.value_types import Array
 
@@ -46,7 +47,7 @@ class Model:
         Raises InvalidArgument for what are no rows, ShapeMismatch for values that do not fit.
         """
         check_rows(rows)
-        pages = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
+        pages = [rows[start : start + ANSWER_ROWS] for start in range(0, len(rows), ANSWER_ROWS)]
         encoder = self._served.data.encoder
         parts = [outputs_of(self._served, _fields(encoder, page)) for page in pages]
         return np.concatenate(parts) if parts else np.empty((0, len(self.labels or [0])))

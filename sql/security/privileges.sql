@@ -129,7 +129,7 @@ BEGIN
                 '{infer,infer_output,predict,predict_value,predict_row,predict_probabilities,predict_table}'::text[]),
             ('PUBLIC', '{
                 class_probabilities,predict_json,predict_numbers,predict_bytes,predict_packed,numbers_of,
-                open_serving,write_predictions,find_source,find_output,qualified_name,fail,hide_context,
+                open_serving,write_predictions,find_source,find_output,qualified_name,fail,
                 raise_failure,array_bytes,version}'),
             -- They read with the rights of their caller; examined_trial refuses, with an explanation, every role that
             -- may not see the rows.

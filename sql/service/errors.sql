@@ -2,16 +2,7 @@
 -- PL/Python functions that users reach return such an error in a column `failure`, and their callers raise it with
 -- easeml.raise_failure. Raised in Python, it would show "plpy.Error:" before its message and a traceback below it;
 -- catching it in PL/pgSQL would open a subtransaction at every call, for predictions at every row. Errors of the server
--- within those functions (a right that is missing) go the same way. docs/design/errors.md says how an error comes
--- without lines of CONTEXT.
-
-CREATE OR REPLACE FUNCTION easeml.hide_context() RETURNS void
-LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
-from easeml_plpy.server.error_context import hide_context
-return hide_context(plpy, GD)
-$$;
-COMMENT ON FUNCTION easeml.hide_context() IS
-    'Keeps lines of CONTEXT out of the error that its caller raises next (internal).';
+-- within those functions (a right that is missing) go the same way (docs/design/errors.md).
 
 CREATE OR REPLACE FUNCTION easeml.fail(
     sqlstate_code text,
@@ -19,14 +10,7 @@ CREATE OR REPLACE FUNCTION easeml.fail(
     detail text DEFAULT NULL,
     hint text DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    callers text;
 BEGIN
-    -- A user's own function that calls ours needs the CONTEXT lines to see where.
-    GET DIAGNOSTICS callers = PG_CONTEXT;
-    IF callers !~ '(^|\n)[^"\n]*function (?!easeml\.)' THEN
-        PERFORM easeml.hide_context();
-    END IF;
     -- PL/Python puts the name of the exception's class before the message.
     message := regexp_replace(message, '^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+', '');
     detail := nullif(detail, '');

@@ -13,9 +13,9 @@ for name in ("numpy", "torch", "sklearn", "safetensors", "easeml_plpy", "easeml_
         facts["modules"][name] = {"version": getattr(module, "__version__", None), "file": module.__file__}
     except Exception as error:  # whatever keeps a package from importing is what the doctor wants to know
         facts["faults"][name] = f"{type(error).__name__}: {error}"
-if "torch" in facts["modules"]:
-    import torch
-    facts["devices"] = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+if {"torch", "easeml_plpy"} <= facts["modules"].keys():
+    from easeml_plpy.server.devices import devices
+    facts["devices"] = devices()
 return json.dumps(facts)
 $$;
 COMMENT ON FUNCTION easeml.python_facts() IS

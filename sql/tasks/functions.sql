@@ -100,8 +100,8 @@ BEGIN
     EXECUTE format('CREATE VIEW %s AS SELECT example_id, %s FROM %s', place, columns, examples);
     EXECUTE format('CREATE VIEW %I.%I AS SELECT example_id, fed_at, is_on, %s FROM %s', schema,
         name || '_refine', columns, examples);
-    -- The trigger reports in one line what the constraints of the table would refuse, unless COPY or a user's function
-    -- is running, whose CONTEXT lines say where. Variables have the names of the columns.
+    -- The trigger says of a row what the constraints of the table would refuse it for. Variables have the names of the
+    -- columns.
     SELECT string_agg(format('%I %s := NEW.%1$I;', a.attname, format_type(a.atttypid, NULL)), ' '),
         string_agg(format('WHEN %1$I IS NULL THEN %2$L', a.attname, a.attname || ': expected a value, got NULL'),
             ' ') FILTER (WHERE a.attnotnull)
@@ -127,11 +127,9 @@ BEGIN
     -- for all tasks could not keep.
     EXECUTE format('CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS %L',
         feeder,
-        format('DECLARE %s callers text; problem text := CASE %s %s END;
+        format('DECLARE %s problem text := CASE %s %s END;
 BEGIN
     IF problem IS NOT NULL THEN
-        GET DIAGNOSTICS callers = PG_CONTEXT;
-        IF strpos(callers, chr(10)) = 0 THEN PERFORM easeml.hide_context(); END IF;
         RAISE EXCEPTION USING errcode = ''ML009'', message = problem,
             detail = format(''The row: %%s'', left(concat_ws('', '', %s), 200)), hint = %L;
     END IF;

@@ -62,6 +62,7 @@ DROP FUNCTION IF EXISTS easeml.predict_json(text, text, bigint), easeml.predict_
     easeml.predict_bytes(text, bytea, bigint),
     easeml.predict_row(text, anyarray, bigint), easeml.predict_row(text, jsonb, bigint),
     easeml.predict_row(text, text, bigint), easeml.predict_row(text, bytea, bigint);
+DROP FUNCTION IF EXISTS easeml.hide_context();
 DROP FUNCTION IF EXISTS easeml.add_segment(text), easeml.remove_segment(text), easeml.examined_trial(text, bigint),
     easeml.does_whole_rounds(text), easeml.batch_key(text, jsonb);
 DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer, integer, text, double precision,

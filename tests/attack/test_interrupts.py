@@ -141,7 +141,6 @@ SHORT = {
     "list_policies",
     "list_priors",
     "list_templates",
-    "hide_context",
     "commit_first",
     "rest",
 }

@@ -54,12 +54,6 @@ WARNINGS = {
 }
 # What it calls commits, too; it names everything with its schema, and its operator.
 ON_NODES = {"PS005: Function without explicit search_path: easeml_segment.unit_on_worker"}
-IS_PINNED = """
-CREATE OR REPLACE FUNCTION public.is_pinned() RETURNS boolean LANGUAGE plpython3u AS $$
-from easeml_plpy.server.search_path import is_pinned
-return is_pinned()
-$$
-"""
 # Functions of the server that easeml's SQL names are there once more in mallory's schema, for arguments of any type.
 TRAPS = """
 CREATE SCHEMA mallory AUTHORIZATION mallory;
@@ -217,31 +211,6 @@ def test_every_routine_has_a_search_path_of_its_own(module_database: Session) ->
         " AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)"
     )
     assert set(unpinned) == UNPINNED | COMMITTING
-
-
-@pytest.mark.parametrize(
-    ("path", "is_pinned"),
-    [
-        ("pg_catalog, pg_temp", True),
-        ("pg_catalog,pg_temp", True),
-        ("pg_temp, pg_catalog", False),
-        ("pg_catalog", False),
-        ("mallory, pg_catalog, pg_temp", False),
-        ('"$user", public', False),
-        ("", False),
-    ],
-)
-def test_a_path_that_is_safe_already_is_told_from_all_others(
-    module_database: Session, path: str, is_pinned: bool
-) -> None:
-    with module_database.again() as session:
-        session.execute(IS_PINNED)
-        session.execute("SELECT set_config('search_path', %s, false)", [path])
-        for _ in range(2):
-            assert session.value("SELECT public.is_pinned()") is is_pinned
-            session.execute("BEGIN; SET LOCAL search_path = public")
-            assert session.value("SELECT public.is_pinned()") is False
-            session.execute("ROLLBACK")
 
 
 def test_a_schema_that_somebody_else_made_or_filled_is_not_taken(dsn: str, module_database: Session) -> None:

@@ -25,7 +25,7 @@ from easeml_experiments.peers import record, training, workload
 from easeml_experiments.peers.record import Record
 from easeml_experiments.peers.wire import sent_bytes
 from easeml_plpy.server.memory import keep_freed_memory
-from easeml_plpy.trainers.networks.joint_training import averaging_gradients
+from easeml_plpy.trainers.networks.torch_private import averaging_gradients
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -61,6 +62,9 @@ TORCH_HYPERPARAMETERS = (
     ),
 )
 
+PER_TRIAL = ("learning_rate", "weight_decay", "momentum", "schedule", "dropout", "averaging")
+"""In which trials that train as one computation may differ: columns beside the weights, on which no shape depends."""
+
 ACTIVATION = Hyperparameter(
     "activation",
     "categorical",
@@ -115,6 +119,12 @@ DROPOUT = Hyperparameter(
     high=0.95,
     search=[0.0, 0.2, 0.5],
 )
+
+
+def shared_settings(config: Mapping[str, JSON]) -> str:
+    """Return as text what configs of a network must share for their trials to train as one computation."""
+    return json.dumps({name: value for name, value in config.items() if name not in PER_TRIAL}, sort_keys=True)
+
 
 TABLE_DEFAULTS: dict[str, tuple[Setting, Sequence[Setting] | Mapping[str, JSON] | None]] = {
     "optimizer": ("adamw", None),

@@ -20,11 +20,11 @@ from easeml_plpy.drift.columns import Compared, codes_of, values_of
 from easeml_plpy.packing.source_rows import label_sql
 from easeml_plpy.prediction.client_row import coded
 from easeml_plpy.prediction.table_prediction import input_value_sql
+from easeml_plpy.server.chunks import STATEMENT_ROWS
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 from easeml_plpy.server.session import Session, Statement, only_column
 from easeml_plpy.server.value_types import Array
 
-CHUNK_ROWS = 4096
 MOST_ROWS, MOST_BYTES = 1_000_000, 256 << 20
 MOST_PERIODS = 1_000
 COUNTS = "SELECT count(*) AS n_rows, count(DISTINCT {period}) AS n_periods FROM {source}"
@@ -139,7 +139,7 @@ class Source:
             order="" if self.periods is None else f"ORDER BY {self.periods.sql()}",
             source=self._rows(),
             step=step,
-            chunk=step * CHUNK_ROWS,
+            chunk=step * STATEMENT_ROWS,
         )
         return Statement(sql, (), _Sent, is_kept=False)
 

@@ -17,10 +17,11 @@ import torch
 from easeml_plpy.columns.encoder import TensorTarget
 from easeml_plpy.columns.encoding import fields_from_bytes, targets_from_bytes
 from easeml_plpy.columns.target_statistics import folds_of
-from easeml_plpy.prediction.prediction import ROWS_AT_ONCE, outputs_of
+from easeml_plpy.prediction.prediction import outputs_of
 from easeml_plpy.prediction.serving import MEMORY, Served, within_memory
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.cache import Bounded
+from easeml_plpy.server.chunks import ANSWER_ROWS
 from easeml_plpy.server.devices import bind
 from easeml_plpy.server.errors import InvalidData, NotAllowed, NotReady
 from easeml_plpy.server.session import Kept, Session, Statement, only_column
@@ -196,8 +197,8 @@ def _finite(found: Answers, examined: Examined, split: str) -> Answers:
 
 def paged_outputs(served: Served, fields: Sequence[Array]) -> Array:
     """Return the outputs of rows given by field, some thousand at a time."""
-    pages = range(0, len(fields[0]), ROWS_AT_ONCE)
-    return np.concatenate([outputs_of(served, [part[i : i + ROWS_AT_ONCE] for part in fields]) for i in pages])
+    pages = range(0, len(fields[0]), ANSWER_ROWS)
+    return np.concatenate([outputs_of(served, [part[i : i + ANSWER_ROWS] for part in fields]) for i in pages])
 
 
 def _held_out_outputs(served: Served, block: Block) -> Array:

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from easeml_plpy import __version__
 from easeml_plpy.files.model_checks import restored
 from easeml_plpy.files.model_file import FORMAT, MOST_BYTES, ModelDocument, ModelFile
+from easeml_plpy.server.chunks import INLINE_BYTES, state_chunks
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, NotFound, from_sqlstate
 from easeml_plpy.server.session import Kept, Session, Statement, only_column
 from easeml_plpy.states.checkpoint import digest
-from easeml_plpy.states.states import CHUNK_BYTES, INLINE_BYTES, STORE_CHUNK, read_state
+from easeml_plpy.states.states import STORE_CHUNK, read_state
 from easeml_plpy.trainers import architecture
 
 
@@ -152,8 +153,8 @@ def store_import(session: Session) -> int:
     inline = state if len(state) <= INLINE_BYTES else None
     begun = session.row(BEGIN, asker, name, facts, len(state), digest(state), inline)
     if inline is None:
-        for number, start in enumerate(range(0, len(state), CHUNK_BYTES)):
-            session.run(STORE_CHUNK, begun.checkpoint_id, number, state[start : start + CHUNK_BYTES])
+        for number, chunk in state_chunks(state):
+            session.run(STORE_CHUNK, begun.checkpoint_id, number, chunk)
     session.row(FINISH, asker, begun.trial_id)
     return begun.trial_id
 

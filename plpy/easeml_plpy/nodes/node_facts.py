@@ -8,6 +8,7 @@ import platform
 from typing import Self
 
 from easeml_plpy import __version__
+from easeml_plpy.server.devices import devices
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.session import Session, Statement, only_column
 
@@ -60,10 +61,3 @@ def version_of(name: str) -> dict[str, str | None]:
         return {"version": str(importlib.import_module(name).__version__), "fault": None}
     except Exception as error:  # noqa: BLE001 - whatever keeps a package from importing is what is asked for
         return {"version": None, "fault": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
-
-
-def devices() -> list[str]:
-    """Return what slots can be bound to here, as torch names it."""
-    import torch
-
-    return ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]

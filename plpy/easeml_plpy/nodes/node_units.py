@@ -12,10 +12,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from easeml_plpy.server.chunks import state_chunks
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.session import Command, NodeSession, Session
 from easeml_plpy.states.checkpoint import digest
-from easeml_plpy.states.states import CHUNK_BYTES
 from easeml_plpy.units.composition import Composition
 from easeml_plpy.units.evaluation import evaluate_opened
 from easeml_plpy.units.pilot import MeanRows, PilotTimes, pilot_opened
@@ -164,7 +164,6 @@ class _Stored:
         number, n_bytes, sha256 = self._checkpoint_id, len(state), digest(state)
         self.told = {"checkpoint_id": number, "n_bytes": n_bytes, "sha256": sha256}
         self._session.run(STORE, number, self._order.trial_id, self._order.lease_number, n_bytes, sha256)
-        view = memoryview(state)
-        for chunk_number, start in enumerate(range(0, n_bytes, CHUNK_BYTES)):
-            self._session.run(STORE_CHUNK, number, chunk_number, view[start : start + CHUNK_BYTES])
+        for chunk_number, chunk in state_chunks(state):
+            self._session.run(STORE_CHUNK, number, chunk_number, chunk)
         return {"checkpoint_id": number, "state_bytes": n_bytes, "pruned_bytes": 0}

@@ -27,6 +27,7 @@ from easeml_plpy.packing.paged_relations import has_pages, pages_sql, size_of, w
 from easeml_plpy.packing.random_places import are_filled, copies, places, splits_at_random
 from easeml_plpy.packing.source_rows import MAX_LABELS, RowsSql, are_few, is_left_open, labels_sql, task_of
 from easeml_plpy.packing.splitting import wanted_rows
+from easeml_plpy.server.chunks import STATEMENT_ROWS
 from easeml_plpy.server.errors import InvalidData
 from easeml_plpy.server.session import Session, Statement, only_column
 from easeml_plpy.server.value_types import Array
@@ -34,7 +35,6 @@ from easeml_plpy.server.value_types import Array
 HELD_BYTES = 256 << 20
 ROW_BYTES = 256
 """That the key, the label and the place of a row take beside its image."""
-CHUNK_ROWS = 4096
 MOST_PAGE_ROWS = 291
 """That a page of the server can hold."""
 LARGEST_CHUNK = 512 << 20
@@ -153,7 +153,7 @@ def read_images(
     if fields is None or wanted.split_by is not None or wanted.n_folds or not has_pages(session, wanted.relation):
         return None
     size = size_of(session, wanted.source)
-    step = size.pages_of(CHUNK_ROWS)
+    step = size.pages_of(STATEMENT_ROWS)
     if (
         size.n_rows > most_rows
         or size.n_rows * (row_bytes(fields) + ROW_BYTES) > HELD_BYTES

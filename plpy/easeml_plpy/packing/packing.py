@@ -44,6 +44,7 @@ from easeml_plpy.packing.packing_statistics import PackingStatistics
 from easeml_plpy.packing.source_rows import RowsSql
 from easeml_plpy.packing.source_texts import TextFacts
 from easeml_plpy.packing.version_facts import version_facts
+from easeml_plpy.server.chunks import block_rows
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 from easeml_plpy.server.near_names import some_of
@@ -51,7 +52,6 @@ from easeml_plpy.server.plpython import SqlValue
 from easeml_plpy.server.session import Command, Session, Statement
 from easeml_plpy.server.value_types import Array
 
-TARGET_BLOCK_BYTES = 2 << 20
 AS_NULL = "Turn them into NULL in a view."
 BYTES_AT_ONCE, BLOCKS_AT_ONCE = 512 << 10, 64
 """Blocks are inserted together until they are that large, or that many."""
@@ -242,7 +242,7 @@ def _placed_blocks(
 
 def block_rows_of(asked_for: int | None, inputs: Sequence[Field]) -> int:
     """Return how many rows a block has: the requested number, else by the size of a row."""
-    return asked_for or int(np.clip(TARGET_BLOCK_BYTES // max(row_bytes(inputs), 1), 64, 8192))
+    return asked_for or block_rows(row_bytes(inputs))
 
 
 def target_types(target: Target) -> tuple[str, str]:

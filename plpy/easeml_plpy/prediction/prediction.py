@@ -25,6 +25,7 @@ from easeml_plpy.prediction.client_row import (
     row_of_text,
 )
 from easeml_plpy.prediction.serving import Served, served, within_memory
+from easeml_plpy.server.chunks import ANSWER_ROWS
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidData, NotAllowed, ShapeMismatch
 from easeml_plpy.server.session import Kept, NodeSession, Session
@@ -36,8 +37,6 @@ Answers: TypeAlias = tuple[str | None, str | None, bytes, str | None, int]
 """(labels, what stands between them, their probabilities or values as float64, probabilities of all classes as a JSON
 array where they are asked for, trial) of many rows; a regression has no labels. PL/Python would turn each element of a
 list into text, for the server to read."""
-
-ROWS_AT_ONCE = 1024
 
 
 class Filling:
@@ -102,7 +101,7 @@ def _refuse_tensors(target: Target) -> None:
 def answers(served: Served, fields: Sequence[Array], n_rows: int, *, has_probabilities: bool) -> Answers:
     """Answer for many rows."""
     _refuse_tensors(served.data.encoder.target)
-    pages = ([part[i : i + ROWS_AT_ONCE] for part in fields] for i in range(0, n_rows, ROWS_AT_ONCE))
+    pages = ([part[i : i + ANSWER_ROWS] for part in fields] for i in range(0, n_rows, ANSWER_ROWS))
     outputs = np.concatenate([outputs_of(served, page) for page in pages])
     target = served.data.encoder.target
     if not isinstance(target, LabelTarget):

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.cache import Bounded
-from easeml_plpy.server.call_identity import Moment, moment
 from easeml_plpy.server.devices import be_for_answers, bind
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import (
@@ -29,6 +28,7 @@ from easeml_plpy.server.errors import (
     QuotaExceeded,
     from_sqlstate,
 )
+from easeml_plpy.server.memory import is_exhausted
 from easeml_plpy.server.session import Command, Kept, Session, Statement, only_column
 from easeml_plpy.states.states import read_state
 from easeml_plpy.trainers import answering_trial, architecture
@@ -56,12 +56,20 @@ def _store() -> Bounded[Served]:
     return Bounded(SERVED_BYTES, lambda served: max(served.n_bytes, SERVED_BYTES // N_SERVED))
 
 
+class _Call(NamedTuple):
+    """Who asks, and when the statement and its transaction began: a procedure that commits has several transactions
+    in one statement."""
+
+    asker: str
+    statement: str
+    transaction: str
+
+
 @dataclass
 class _Resolved:
     """The meaning of names in the current statement."""
 
-    moment: Moment | None = None
-    asker: str = ""
+    call: _Call | None = None
     served: Bounded[Served] = field(default_factory=_store)
 
 
@@ -100,7 +108,11 @@ class _Trial(NamedTuple):
     config: str
 
 
-ASKER: Statement[str] = Statement("SELECT current_user AS asker", (), only_column)
+CALL = Statement(
+    "SELECT current_user AS asker, statement_timestamp() AS statement, transaction_timestamp() AS transaction",
+    (),
+    _Call,
+)
 OPEN = Statement("SELECT serving_trial_id, failure FROM easeml.open_serving($1, $2)", ("text", "int8"), _Opened)
 BACKEND_TYPE: Statement[str | None] = Statement(
     "SELECT backend_type FROM pg_stat_get_activity(pg_backend_pid())", (), only_column
@@ -122,10 +134,10 @@ RESTORED: Kept[Bounded[Served]] = Kept(_store)
 
 def served(session: Session, dataset: str | None, trial_id: int | None) -> Served:
     """Return the trial that answers for the current user. Raises what serving_trial refuses."""
-    resolved, now = session.kept(RESOLVED), moment()
-    if resolved.moment != now:
-        resolved.moment, resolved.asker, resolved.served = now, session.row(ASKER), _store()
-    return resolved.served.get((dataset, trial_id), lambda: _opened(session, resolved.asker, dataset, trial_id))
+    resolved, call = session.kept(RESOLVED), session.row(CALL)
+    if resolved.call != call:
+        resolved.call, resolved.served = call, _store()
+    return resolved.served.get((dataset, trial_id), lambda: _opened(session, call.asker, dataset, trial_id))
 
 
 def _opened(session: Session, asker: str, dataset: str | None, trial_id: int | None) -> Served:
@@ -229,8 +241,7 @@ class _WithinMemory:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *rest: object) -> None:
-        is_torchs = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-        if not (isinstance(error, MemoryError) or is_torchs):
+        if error is None or not is_exhausted(error):
             return
         limit = memory_limit_bytes()
         raise QuotaExceeded(
@@ -243,5 +254,5 @@ _WITHIN_MEMORY = _WithinMemory()
 
 
 def within_memory() -> AbstractContextManager[None]:
-    """Turn an out-of-memory error into one line; on the CPU only torch's message reveals it."""
+    """Turn an out-of-memory error into one line."""
     return _WITHIN_MEMORY

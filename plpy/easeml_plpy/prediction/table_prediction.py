@@ -28,6 +28,7 @@ from easeml_plpy.prediction.prediction import FILLING
 from easeml_plpy.prediction.prediction_outputs import Addition, is_there, key_columns
 from easeml_plpy.prediction.probabilities import label_target
 from easeml_plpy.prediction.serving import served
+from easeml_plpy.server.chunks import STATEMENT_ROWS
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, NotFound, ShapeMismatch
 from easeml_plpy.server.session import Command, NodeSession, Session, Statement, only_column
@@ -45,7 +46,6 @@ VALUE_COLUMN = {"predicted_value": ("double precision", f"unnest({VALUES})")}
 ELEMENTS = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}
 
 PREDICT = {Session.schema: "predict_packed", NodeSession.schema: "predict_packed_on_node"}
-CHUNK_ROWS = 4096
 MOST_PROBABILITIES = 1 << 18
 """That are written as JSON at once."""
 
@@ -150,8 +150,8 @@ class TableFilling:
         """How many rows to predict for at once."""
         target = self.encoder.target
         if not isinstance(target, LabelTarget) or not self.wanted.has_probabilities:
-            return CHUNK_ROWS
-        return max(1, min(CHUNK_ROWS, MOST_PROBABILITIES // len(target.labels)))
+            return STATEMENT_ROWS
+        return max(1, min(STATEMENT_ROWS, MOST_PROBABILITIES // len(target.labels)))
 
     def empty_sql(self, source: str) -> str:
         """Return a query of no rows, which has the columns of the output."""

@@ -6,13 +6,17 @@ A session that predicts may never need torch, so it is bound without importing i
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from easeml_plpy.server.errors import InvalidArgument
 from easeml_plpy.server.memory import keep_freed_memory, limit_to, session_bytes, unlimited
+
+if TYPE_CHECKING:
+    import torch
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []  # before any binding
 
@@ -80,29 +84,51 @@ def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
     keep_freed_memory()
     if memory_limit_bytes is not None:
         limit_to(memory_limit_bytes)
-    elif device.startswith("cuda:"):
+    elif is_gpu(device):
         unlimited()
     if CORES:
         _pin(cores_of(device, n_threads, CORES))
-    if device.startswith("cuda:"):
-        _check_gpu(device)
+    check_device(device)
     return "cpu" if device.startswith("cpu:") else device
 
 
-def _check_gpu(device: str) -> None:
-    """Raise InvalidArgument for a GPU that is not there."""
+def is_gpu(device: str) -> bool:
+    """Return whether a device is a GPU, by its name."""
+    return device.startswith("cuda")
+
+
+def devices() -> list[str]:
+    """Return what slots can be bound to here, as torch names it."""
     import torch
 
-    if int(device[5:]) >= torch.cuda.device_count():
+    return ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]
+
+
+def check_device(device: str) -> None:
+    """Raise InvalidArgument for a GPU that is not there."""
+    if is_gpu(device) and (device if device != "cuda" else "cuda:0") not in (found := devices()):
         raise InvalidArgument(
-            f"slot device {device}: this server sees {torch.cuda.device_count()} CUDA device(s)",
-            hint="easeml doctor lists the devices; change the slot with easeml.set_slots.",
+            f"device: {device} is not there: this server sees {len(found) - 1} GPUs",
+            hint="easeml doctor lists the devices; change that of slots with easeml.set_slots.",
         )
+
+
+def torch_device(name: str) -> torch.device:
+    """Return the named device, made to give the same bytes each time. Raises InvalidArgument."""
+    import torch
+
+    if not re.fullmatch(r"(cpu|cuda)(:[0-9]+)?", name):
+        raise InvalidArgument(f"device: expected 'cpu' or 'cuda:N', got {name!r}")
+    check_device(name)
+    if is_gpu(name):
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.benchmark = False
+    return torch.device(name)
 
 
 def device_bytes(device: str) -> int:
     """Return the memory that a trial on this device, as torch names it, may take."""
-    if device.startswith("cuda"):
+    if is_gpu(device):
         import torch
 
         return int(torch.cuda.get_device_properties(device).total_memory)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,8 @@ CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limi
 
 LARGE_BYTES, KEPT_BYTES = 32 << 20, 64 << 20
 """Values of the first size are mapped, each by itself; of freed memory at the end of the heap the second is kept."""
+WORDS = ("can't allocate memory", "bad_alloc", "bad allocation")
+"""Of torch's allocator on the CPU, which raises a plain RuntimeError, and of libraries in C++ such as LightGBM."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, as malloc.h numbers them
 
 
@@ -33,6 +36,18 @@ def machine_bytes() -> int:
     return min(limits)
 
 
+def is_exhausted(error: BaseException) -> bool:
+    """Return whether an error means that memory ran out, here or on a GPU."""
+    torch = sys.modules.get("torch")
+    is_known = isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.cuda.OutOfMemoryError))
+    return is_known or (isinstance(error, RuntimeError) and says_exhausted(str(error)))
+
+
+def says_exhausted(message: str) -> bool:
+    """Return whether a library's message means that memory ran out."""
+    return any(words in message for words in WORDS)
+
+
 def slot_share(n_slots: int) -> int:
     """Return what a slot on the CPU may take that has no limit of its own."""
     return max(LEAST_BYTES, int(SHARE_OF_SLOTS * machine_bytes()) // max(n_slots, 1))
@@ -44,7 +59,9 @@ def keep_freed_memory() -> None:
     batches of a megabyte each. The C library would return each to the kernel, and the next allocation would wait for
     its pages again: a fifth of the computing time of a short unit.
     """
-    tell = getattr(ctypes.CDLL(None), "mallopt", None)  # of the GNU C library; others keep what they keep
+    # By ctypes, since Python has no call for it, and MALLOC_TRIM_THRESHOLD_ in the environment would have to be set
+    # before the server starts. Only the GNU C library has it; others keep what they keep.
+    tell = getattr(ctypes.CDLL(None), "mallopt", None)
     if tell is not None:
         tell(_MMAP_THRESHOLD, LARGE_BYTES)
         tell(_TRIM_THRESHOLD, KEPT_BYTES)

@@ -15,7 +15,6 @@ from easeml_plpy import __version__
 from easeml_plpy.server.errors import VersionMismatch
 from easeml_plpy.server.interrupts import quietly
 from easeml_plpy.server.plpython import Cursor, GlobalData, PlPy, PreparedPlan, Result, SqlValue
-from easeml_plpy.server.search_path import is_pinned
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -121,8 +120,7 @@ class Session:
 
         Functions have that setting themselves; a procedure that commits can have none.
         """
-        if not is_pinned():
-            self.run(PIN)
+        self.run(PIN)
 
     def commit(self) -> None:
         """Commit, and pin the next transaction. Raises SPIError inside a function or an open transaction."""

@@ -9,12 +9,10 @@ from __future__ import annotations
 import io
 from typing import NamedTuple
 
+from easeml_plpy.server.chunks import INLINE_BYTES, state_chunks
 from easeml_plpy.server.errors import CorruptCheckpoint
 from easeml_plpy.server.session import Command, Session, Statement, only_column
 from easeml_plpy.states.checkpoint import verify
-
-INLINE_BYTES = 4 << 20  # a large value takes its size in memory several times, and ends at 1 GB
-CHUNK_BYTES = 1 << 20
 
 
 class _Stored(NamedTuple):
@@ -48,9 +46,8 @@ def store_chunks(session: Session, order: str, payload: bytes, sha256: str) -> i
     if len(payload) <= INLINE_BYTES:
         return None
     checkpoint_id = session.row(BEGIN_CHUNKED, order, len(payload), sha256)
-    view = memoryview(payload)
-    for number, start in enumerate(range(0, len(payload), CHUNK_BYTES)):
-        session.run(STORE_CHUNK, checkpoint_id, number, view[start : start + CHUNK_BYTES])
+    for number, chunk in state_chunks(payload):
+        session.run(STORE_CHUNK, checkpoint_id, number, chunk)
     return checkpoint_id
 
 

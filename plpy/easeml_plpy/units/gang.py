@@ -144,7 +144,7 @@ class _Part:
                 self.rows.targets[:own],
                 rank=rank.order.rank,
                 n_rows=n_rows,
-                network=averaging(self.live, rank.group.process_group),
+                network=averaging(self.live, rank.group.exchange.gradients),
                 seed=rank.unit.seed,
                 pause=rank.pause,
             )

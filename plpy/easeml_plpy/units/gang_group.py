@@ -18,24 +18,20 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import distributed
-from torch._C import _distributed_c10d as _c10d
 
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, SlotLost
 from easeml_plpy.server.value_types import Pause
+from easeml_plpy.trainers.networks.torch_private import Exchange
 
 TEMPORARY_FILES = Path("base/pgsql_tmp")  # below the data directory, where a server process works
 FOLDER_PREFIX = "pgsql_tmp_easeml_"  # the server removes what begins so when it starts, and no backup contains it
 MEETING_SECONDS = 60.0
-STORE_SECONDS = 5.0  # everybody is there by then
-CONNECT_SECONDS = 1.0  # for one attempt, of which gloo makes five
 STALE_SECONDS = 600.0  # the age at which what others have left behind is removed
-PATIENCE = timedelta(days=1)  # of waits that let a cancel through
 NAP_SECONDS = (0.0001, 0.005)  # between looks, first and longest
 WORDS_OF_LOST_PEERS = ("gloo", "NCCL", "ncclUniqueId", "FileStore")
 
@@ -47,13 +43,13 @@ class Group:
 
     def __init__(
         self,
-        process_group: distributed.ProcessGroup,
+        exchange: Exchange,
         rank: int,
         n_ranks: int,
         device: torch.device,
         sockets: Sequence[int],
     ) -> None:
-        self.process_group, self.rank, self.n_ranks, self.device = process_group, rank, n_ranks, device
+        self.exchange, self.rank, self.n_ranks, self.device = exchange, rank, n_ranks, device
         self.is_broken = False
         self._sockets = tuple(sockets)
         KEPT.append(self)
@@ -72,10 +68,8 @@ class Group:
 
     def take_from_first(self, tensors: Sequence[torch.Tensor], pause: Pause) -> None:
         """Overwrite tensors with those of rank 0."""
-        options = _c10d.BroadcastOptions()
-        options.rootRank, options.rootTensor, options.timeout = 0, 0, PATIENCE
         for tensor in tensors:
-            self._finish(self.process_group.broadcast([tensor], options), pause)
+            self._finish(self.exchange.broadcast(tensor), pause)
 
     def break_off(self) -> None:
         """Shut the connections down, so that peers raise instead of waiting. The group cannot be used afterwards."""
@@ -84,13 +78,11 @@ class Group:
             with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
                 connection.shutdown(socket.SHUT_RDWR)
         if self.device.type == "cuda":
-            self.process_group.abort()  # kernels on the device wait for peers, too
+            self.exchange.gradients.abort()  # kernels on the device wait for peers, too
 
     def _gathered(self, tensor: torch.Tensor, pause: Pause) -> list[torch.Tensor]:
         parts = [torch.empty_like(tensor) for _ in range(self.n_ranks)]
-        options = _c10d.AllgatherOptions()
-        options.timeout = PATIENCE
-        self._finish(self.process_group.allgather([parts], [tensor], options), pause)
+        self._finish(self.exchange.gather(parts, tensor), pause)
         return parts
 
     def _finish(self, work: distributed.Work, pause: Pause) -> None:
@@ -207,38 +199,9 @@ def _check_private(folder: Path) -> None:
 def _connect(store_file: Path, rank: int, n_ranks: int, device: torch.device, timeout_seconds: float) -> Group:
     before = set(os.listdir("/proc/self/fd"))
     with peers_lost():
-        store = _c10d.FileStore(str(store_file), n_ranks)
-        store.set_timeout(timedelta(seconds=STORE_SECONDS))
-        group = distributed.ProcessGroup(store, rank, n_ranks)
-        kinds = distributed.ProcessGroup.BackendType
-        kind, made_by = (kinds.NCCL, _nccl) if device.type == "cuda" else (kinds.GLOO, _gloo)
-        backend = made_by(store, rank, n_ranks)
-        backend._set_default_timeout(timedelta(seconds=timeout_seconds))
-        group._register_backend(device, kind, backend)
-        group._set_default_backend(kind)
-        group._set_group_name(distributed.GroupName(store_file.parent.name))
+        exchange = Exchange.over(store_file, rank, n_ranks, device, timeout_seconds)
     opened = [int(number) for number in set(os.listdir("/proc/self/fd")) - before]
-    KEPT.append(store)
-    return Group(group, rank, n_ranks, device, [number for number in opened if _is_connection(number)])
-
-
-def _gloo(store: _c10d.Store, rank: int, n_ranks: int) -> Any:
-    """Return gloo over the loopback interface: all slots of a segment are on one machine."""
-    gloo: Any = distributed.ProcessGroupGloo  # torch does not type its options
-    options = gloo._Options()
-    options._timeout = timedelta(seconds=CONNECT_SECONDS)
-    options._threads = 1
-    options._devices = [gloo.create_device(hostname="127.0.0.1")]
-    return gloo(store, rank, n_ranks, options)
-
-
-def _nccl(store: _c10d.Store, rank: int, n_ranks: int) -> Any:
-    """Return NCCL, configured to report errors instead of ending the process."""
-    os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "2"  # clean up only
-    os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"
-    options = distributed.ProcessGroupNCCL.Options()
-    options._timeout = timedelta(seconds=STORE_SECONDS)
-    return distributed.ProcessGroupNCCL(store, rank, n_ranks, options)
+    return Group(exchange, rank, n_ranks, device, [number for number in opened if _is_connection(number)])
 
 
 def _is_connection(number: int) -> bool:

@@ -11,6 +11,8 @@ from typing import TypedDict
 
 import torch
 
+from easeml_plpy.server.devices import is_gpu
+
 ITERATION_SECONDS = 0.02  # an iteration takes at least so long, where there are rows enough
 MAX_ITERATIONS = 200
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -49,14 +51,14 @@ class MemoryMeter:
     def __init__(self, device: str) -> None:
         self._device = device
         self._before: int | None = None
-        if device.startswith("cuda"):
+        if is_gpu(device):
             torch.cuda.reset_peak_memory_stats(device)
         else:
             self._before = _reset_peak()
 
     def read(self) -> Memory:
         """Return the peak since the meter was made."""
-        if self._device.startswith("cuda"):
+        if is_gpu(self._device):
             total = torch.cuda.mem_get_info(self._device)[1]
             return {"trial_bytes": torch.cuda.max_memory_reserved(self._device), "device_bytes": total}
         peak = _status("VmHWM")

@@ -13,15 +13,13 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple, TypedDict
 
-import torch
-
 from easeml_plpy.packing.packing_statistics import checksum
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.row_forms.datasets import PartitionRows
 from easeml_plpy.server.cancellation import SessionPause
-from easeml_plpy.server.devices import bind
+from easeml_plpy.server.devices import bind, check_device
 from easeml_plpy.server.entry_points import entry_point
-from easeml_plpy.server.errors import CorruptCheckpoint, InvalidArgument, NotAllowed, NotFound
+from easeml_plpy.server.errors import CorruptCheckpoint, NotAllowed, NotFound
 from easeml_plpy.server.session import Command, NodeSession, Session, Statement, only_column
 from easeml_plpy.states.checkpoint import digest
 from easeml_plpy.states.state_difference import differing_tensors
@@ -146,8 +144,7 @@ def check_replay(session: Session, trial_id: int, device: str, until_epoch: int 
 def _check_options(session: Session, trial_id: int, device: str, n_threads: int, until_epoch: int | None) -> None:
     """Refuse what easeml.replay refuses: tenants may call the routines below it themselves."""
     session.run(OPTIONS, trial_id, device, n_threads, until_epoch)
-    if device.startswith("cuda:") and int(device[5:]) >= torch.cuda.device_count():
-        raise InvalidArgument(f"device: {device} is not there: this server sees {torch.cuda.device_count()} GPUs")
+    check_device(device)
 
 
 def _check_blocks(session: Session, trial_id: int | None, partition: _Partition) -> None:

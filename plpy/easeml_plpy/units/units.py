@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from easeml_plpy.server.devices import bind
+from easeml_plpy.server.devices import bind, is_gpu
 from easeml_plpy.server.errors import EasemlError, TrialFailed
-from easeml_plpy.server.memory import slot_share
+from easeml_plpy.server.memory import is_exhausted, slot_share
 from easeml_plpy.server.session import Kept, Session, Statement, only_column
 from easeml_plpy.server.value_types import JSON
 from easeml_plpy.trainers import architecture, trainer_for
@@ -135,7 +135,7 @@ class OpenedUnit(NamedTuple):
     @property
     def limit_bytes(self) -> int | None:
         """The memory limit of its slot: its own, or its share of the machine; a GPU's slot may have none."""
-        if self.memory_limit_bytes is None and not (self.device or "cpu").startswith("cuda:"):
+        if self.memory_limit_bytes is None and not is_gpu(self.device or "cpu"):
             return slot_share(self.n_slots)
         return self.memory_limit_bytes
 
@@ -241,11 +241,9 @@ def trial_to_blame(session: Session) -> Iterator[None]:
 
 
 def _failure(error: Exception) -> TrialFailed:
-    """Return in one line why the trial failed; on the CPU only torch's message reveals that memory ran out."""
-    import torch  # not where units are only recorded
-
+    """Return in one line why the trial failed."""
     text = str(error).partition("\n")[0]
-    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or "can't allocate memory" in text:
+    if is_exhausted(error):
         hint = "Use a smaller batch or network, or raise the slot's memory limit."
         return TrialFailed("out of memory" + (f": {text.rpartition('] ')[2]}" if text else ""), hint=hint)
     return TrialFailed(f"{type(error).__name__}: {text}" if text else type(error).__name__)

@@ -113,9 +113,8 @@ def test_rows_that_cannot_be_told_apart_are_refused(session: Session, source: st
     predict(session, "seen", ", key => '{id}'")
     session.execute("CREATE TABLE twice AS SELECT nullif(least(id, 58), 1) AS id, area FROM houses")
     before = session.values("SELECT a::text FROM answers a ORDER BY 1")
-    with pytest.raises(psycopg.Error, match=message.replace("(", "[(]")) as caught, session.transaction():
+    with pytest.raises(psycopg.Error, match=message.replace("(", "[(]")), session.transaction():
         predict(session, source, further)
-    assert caught.value.diag.context is None
     assert session.values("SELECT a::text FROM answers a ORDER BY 1") == before
 
 

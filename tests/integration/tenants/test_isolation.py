@@ -40,7 +40,7 @@ ABOUT_NO_ROWS = {
     "cluster_places", "foreign_places", "listed_places", "places_of",
     "choose_architectures", "drift_options",
     "array_bytes", "base_type", "check_dataset", "current_tenancy", "current_tenant", "default_inputs", "fail",
-    "fail_run", "find_output", "find_source", "hide_context", "commit_first", "rest", "import_model", "import_trial",
+    "fail_run", "find_output", "find_source", "commit_first", "rest", "import_model", "import_trial",
     "store_import",
     "fitting_architectures", "has_live_coordinator", "instance_cost", "is_bound_by_limits", "is_small_table",
     "list_allocations",

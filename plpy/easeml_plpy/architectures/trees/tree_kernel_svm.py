@@ -7,6 +7,11 @@ a Gaussian measures how alike two objects are.
     K(T, T') = sum over their objects v, v' of k(v, v')
     k(v, v') = decay * exp(-|x - x'|^2 / 2 bandwidth^2) * product over links of (1 + k(child, child'))
 
+here          paper            meaning
+bandwidth     sigma            the distance at which two objects are little alike
+decay         lambda           what each further object of a fragment counts
+n_features    d                numbers of a tree's vector z; on average z(T) . z(T') / d = K(T, T')
+
 A link that only one of them has makes k zero. A machine over the kernel itself would compare each tree with all trees
 that it has kept. So each tree becomes a vector whose products equal the kernel's values on average, as in distributed
 tree kernels (Zanzotto and Dell'Arciprete, 2012), and a linear machine learns from those, partition by partition.
@@ -45,12 +50,16 @@ class TreeFeatures:
     def __init__(self, objects: Objects, n_features: int, bandwidth: float, decay: float) -> None:
         generator = np.random.default_rng((objects.n_numbers, objects.n_links, n_features))
         self._objects = objects
+        # Rahimi and Recht (2007): with w ~ N(0, 1/sigma^2) and b ~ U(0, 2 pi), the mean of 2 cos(w.x + b) cos(w.x' + b)
+        # is exp(-|x - x'|^2 / 2 sigma^2). The factor 2 decay goes into both sides as its root.
         directions = generator.normal(scale=1 / bandwidth, size=(objects.n_numbers, n_features))
         self._directions = directions.astype(np.float32)
         self._shifts = generator.uniform(0, 2 * math.pi, n_features).astype(np.float32)
         shape = (objects.n_links, n_features)
         # A product of independent signs is 0 on average, so sums and products of features are those of kernels.
         self._kept, self._missing = (generator.choice((-1.0, 1.0), shape).astype(np.float32) for _ in range(2))
+        # Parent and child are made with the same directions; a permutation of its own for each link keeps their numbers
+        # independent.
         self._places = [generator.permutation(n_features) for _ in range(objects.n_links)]
         self._scale = np.float32(math.sqrt(2 * decay))
 
@@ -66,16 +75,21 @@ class TreeFeatures:
         numbers = np.full(trees.shape[:2], len(objects))
         numbers[owner, place] = np.arange(len(objects))
         links = objects[:, n_numbers + 1 :].astype(np.intp)
+        # Links count from 1, and 0 is none: the last row of `made`, which stays zero.
         children = np.where(links > 0, numbers[owner[:, None], links - 1], len(objects))
         made = np.zeros((len(objects) + 1, len(self._shifts)), np.float32)  # of each object, and zeros for none
         made[:-1] = self._scale * np.cos(objects[:, :n_numbers] @ self._directions + self._shifts)
         for level in _levels(children):
             for link, order in enumerate(self._places):
+                # In a product of two vectors, `kept` squared is the 1 of 1 + k(child, child'), and cross terms vanish
+                # on average. So does `missing` times anything, where one tree lacks the link; where both do, its
+                # square is 1.
                 child = children[level, link]
                 below = self._kept[link] + made[child].take(order, axis=1)
                 made[level] *= np.where(child[:, None] < len(objects), below, self._missing[link])
         # Each tree has an object at least, and its objects lie one after another.
         sums = np.add.reduceat(made[:-1], np.searchsorted(owner, np.arange(len(trees))), axis=0)
+        # Unit length, so that K(T, T') / sqrt(K(T, T) K(T', T')) is learned from: large trees share more fragments.
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         vectors: Array = np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
         return vectors

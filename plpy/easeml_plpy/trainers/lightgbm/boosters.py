@@ -13,6 +13,7 @@ import numpy as np
 
 from easeml_plpy.server.devices import n_threads
 from easeml_plpy.server.errors import CorruptCheckpoint, TrialFailed
+from easeml_plpy.server.memory import says_exhausted
 from easeml_plpy.server.value_types import JSON, Array, Pause
 from easeml_plpy.trainers.lightgbm.c_interface import GrownTrees, LightGBMFailure
 from easeml_plpy.trainers.training_rows import Rows
@@ -50,7 +51,7 @@ def grown(data: lightgbm.Dataset, parameters: Mapping[str, JSON], n_rounds: int,
 
 
 def _failure(error: Exception) -> Exception:
-    if "bad_alloc" in str(error) or "bad allocation" in str(error):
+    if says_exhausted(str(error)):
         return MemoryError()
     return TrialFailed(f"trees cannot be grown: {error}")
 

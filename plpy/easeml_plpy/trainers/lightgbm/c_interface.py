@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from easeml_plpy.server.memory import says_exhausted
 from easeml_plpy.server.value_types import Array
 
 RAW, LEAF, CONTRIBUTIONS = 1, 2, 3
@@ -65,7 +66,7 @@ def _call(name: str, *arguments: object) -> None:
 def _raise() -> NoReturn:
     """Raise what the library says of the call that has just failed."""
     said = _library().LGBM_GetLastError().decode(errors="replace")
-    if "bad_alloc" in said or "bad allocation" in said:
+    if says_exhausted(said):
         raise MemoryError
     raise LightGBMFailure(said)
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from easeml_plpy.trainers.networks.torch_private import lerp
+
 STATISTICS = ("running_mean", "running_var")  # what batch normalisation keeps of the batches that it saw
 
 
@@ -31,11 +33,10 @@ class AveragedWeights:
         self._keep = keep
         self._averages = {name: tensor.detach().clone() for name, tensor in self._weights.items()}
 
-    @torch.no_grad()
     def add(self, n_steps: int) -> None:
         """Add the weights after that many steps."""
         share = share_at(self._keep, n_steps)
-        torch._foreach_lerp_(list(self._averages.values()), list(self._weights.values()), share)
+        lerp(list(self._averages.values()), list(self._weights.values()), share)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

@@ -9,19 +9,16 @@ gradient of the mean loss over all rows of the joint batch. A rank without rows 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import distributed, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from easeml_plpy.server.value_types import Pause
 from easeml_plpy.trainers.contract import Training
+from easeml_plpy.trainers.networks.torch_private import averaging_gradients
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from easeml_plpy.trainers.training_rows import check_rows, visit_order
 
@@ -95,37 +92,6 @@ def averaging(live: TorchTrial, process_group: distributed.ProcessGroup) -> nn.M
     """Wrap the live trial's network so that its backward pass averages gradients over the ranks of the group."""
     devices = [live.device] if live.device.type == "cuda" else None
     return averaging_gradients(live.module, devices, process_group)
-
-
-def averaging_gradients(
-    module: nn.Module,
-    devices: Sequence[torch.device] | None = None,
-    process_group: distributed.ProcessGroup | None = None,
-) -> nn.Module:
-    """Wrap a network so that its backward pass averages gradients over the ranks of a group (None: of all)."""
-    with _compiler_left_out():
-        return _Averaging(module, device_ids=devices, process_group=process_group)
-
-
-class _Averaging(DistributedDataParallel):
-    """Torch's wrapper without its calls to the compiler at each step, which would import the compiler."""
-
-    @contextmanager
-    def _inside_ddp_forward(self) -> Iterator[None]:
-        yield
-
-
-@contextmanager
-def _compiler_left_out() -> Iterator[None]:
-    """Answer in the compiler's place, which torch's wrapper asks for its mode: importing it takes two seconds."""
-    if "torch._dynamo" in sys.modules:
-        yield
-        return
-    vars(torch)["_dynamo"] = SimpleNamespace(utils=SimpleNamespace(get_optimize_ddp_mode=lambda: "no_optimization"))
-    try:
-        yield
-    finally:
-        del vars(torch)["_dynamo"]
 
 
 def _batch(inputs: torch.Tensor, targets: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,6 +7,7 @@ import numpy as np
 from easeml_plpy.architectures.tables.numpy_layers import Layer, Weights
 from easeml_plpy.architectures.tables.target_transforms import TargetTransform, target_transform
 from easeml_plpy.columns.task import Task
+from easeml_plpy.server.chunks import ANSWER_ROWS
 from easeml_plpy.server.devices import one_blas_thread
 from easeml_plpy.server.errors import ShapeMismatch
 from easeml_plpy.server.value_types import Array, Floats
@@ -16,7 +17,6 @@ from easeml_plpy.trainers.training_rows import Rows, check_inputs
 
 MODULE = "module/"
 AVERAGE = "average/"
-ROWS_AT_ONCE = 1024
 
 
 class NumpyNetwork:
@@ -30,10 +30,10 @@ class NumpyNetwork:
         check_inputs(self._task, inputs)
         rows = np.asarray(inputs)
         with one_blas_thread():
-            if len(rows) <= ROWS_AT_ONCE:
+            if len(rows) <= ANSWER_ROWS:
                 return self._answer(rows)
-            starts = range(0, len(rows), ROWS_AT_ONCE)
-            return np.concatenate([self._answer(rows[start : start + ROWS_AT_ONCE]) for start in starts])
+            starts = range(0, len(rows), ANSWER_ROWS)
+            return np.concatenate([self._answer(rows[start : start + ANSWER_ROWS]) for start in starts])
 
     def _answer(self, rows: Floats) -> Floats:
         outputs = self._forward(rows)

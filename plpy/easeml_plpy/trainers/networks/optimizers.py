@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,58 +10,7 @@ import torch
 from torch import nn
 
 from easeml_plpy.architectures import Config
-
-
-def _without_compiler(kind: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
-    """Return the same optimiser with methods that do not import torch's compiler.
-
-    Torch wraps them so that a compiled graph may contain them. We compile nothing, and the import would cost each new
-    session more than a second at its first step.
-    """
-    wrapped = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
-    methods: dict[str, object] = {name: inspect.unwrap(getattr(kind, name)) for name in wrapped}
-    methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))
-    return type(kind.__name__, (kind,), methods)
-
-
-def _fused(kind: type[torch.optim.Optimizer], kernel: Callable[..., None]) -> type[torch.optim.Optimizer]:
-    """Return the same Adam with a step that calls the fused kernel itself, once each parameter has its slots.
-
-    Torch's own step makes the same call, but first sorts the parameters by device and type and looks for hooks.
-    """
-    plain: type[Any] = _without_compiler(kind)
-
-    class Fused(plain):  # type: ignore[misc]
-        def step(self) -> None:
-            (group,) = self.param_groups
-            # In any order: no parameter's step depends on another's. To look up each of them would take as long again.
-            known = [(each, slots) for each, slots in self.state.items() if slots and each.grad is not None]
-            n_wanted = sum(each.grad is not None for each in group["params"])
-            if not group["fused"] or not known or len(known) < n_wanted:
-                super().step()
-                return
-            means, squares, steps = ([slots[name] for _, slots in known] for name in ("exp_avg", "exp_avg_sq", "step"))
-            beta, beta_of_squares = group["betas"]
-            with torch.no_grad():
-                torch._foreach_add_(steps, 1)
-                kernel(
-                    [each for each, _ in known], [each.grad for each, _ in known], means, squares, [], steps,
-                    lr=group["lr"], beta1=beta, beta2=beta_of_squares, weight_decay=group["weight_decay"],
-                    eps=group["eps"], amsgrad=False, maximize=False,
-                )  # fmt: skip
-
-        def zero_grad(self, set_to_none: bool = True) -> None:
-            for each in self.param_groups[0]["params"]:
-                each.grad = None
-
-    return Fused
-
-
-_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "sgd": _without_compiler(torch.optim.SGD),
-    "adam": _fused(torch.optim.Adam, torch._fused_adam_),
-    "adamw": _fused(torch.optim.AdamW, torch._fused_adamw_),
-}
+from easeml_plpy.trainers.networks.torch_private import optimizer_class
 
 
 @dataclass(frozen=True)
@@ -124,4 +71,6 @@ def build_optimizer(descent: Descent, module: nn.Module, device: torch.device) -
         options["momentum"] = descent.momentum
     if has_fused_optimizer(descent.optimizer, device.type, torch.__version__):
         options["fused"] = True
-    return _OPTIMIZERS[descent.optimizer](module.parameters(), **options)
+    kind: Any = optimizer_class(descent.optimizer)
+    optimizer: torch.optim.Optimizer = kind(module.parameters(), **options)
+    return optimizer

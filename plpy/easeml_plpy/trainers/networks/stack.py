@@ -9,13 +9,14 @@ batches are computed together, as many as the trial with the fewest rows has; ea
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from easeml_plpy.architectures.torch_hyperparameters import shared_settings
+from easeml_plpy.server.chunks import pass_steps
 from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.server.value_types import Pause
 from easeml_plpy.trainers.contract import Training
@@ -24,11 +25,8 @@ from easeml_plpy.trainers.networks.losses import stacked_losses
 from easeml_plpy.trainers.networks.stacked_layers import StackedNetwork
 from easeml_plpy.trainers.networks.stacked_matrix import RowsOfNumbers
 from easeml_plpy.trainers.networks.stacked_optimizer import StackedOptimizer
-from easeml_plpy.trainers.networks.torch_trainer import VARYING
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from easeml_plpy.trainers.training_rows import check_rows, visit_order
-
-CHUNK_STEPS, CHUNK_BYTES = 64, 4 << 20
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,7 @@ class Pass:
 def stack_key(trial: TorchTrial) -> Hashable:
     """Return what trials have in common that can be stacked."""
     blueprint = trial.blueprint
-    settings = {name: value for name, value in blueprint.config.items() if name not in VARYING}
-    return blueprint.architecture.name, json.dumps(settings, sort_keys=True), blueprint.task, blueprint.device
+    return blueprint.architecture.name, shared_settings(blueprint.config), blueprint.task, blueprint.device
 
 
 def n_common_steps(trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> int:
@@ -93,8 +90,10 @@ class Stack:
         named = [dict(trial.module.named_parameters()) for trial in trials]
         self._layout = RowsOfNumbers.of(named[0], len(trials))
         self._weights = self._layout.filled([list(parameters.values()) for parameters in named])
+        # Leaves share memory with the weights, so that one operation of the optimiser changes all parameters at once.
         self._leaves = self._layout.stacked(self._weights)
         self._gradients = self._layout.zeros()
+        # One for each trial: dropout alone draws from the stream that `begin_pass` seeds, and must draw the same here.
         self._generators = [torch.Generator().manual_seed(each.seed) for each in passes]
         self._network = StackedNetwork([trial.module for trial in trials], self._leaves, self._generators)
         self._optimizer = StackedOptimizer(
@@ -119,6 +118,7 @@ class Stack:
                 batch = slice((step - first) * self._batch_size, (step - first + 1) * self._batch_size)
                 losses.append(self._step(step, inputs[:, batch], targets[:, batch]))
                 if self._averages is not None and shares is not None:
+                    # A share of the way, which shrinks with each trial's own count of steps (averaging.py).
                     self._averages.lerp_(self._weights, shares[step])
                 pause()
         self._n_steps += n_steps
@@ -138,6 +138,7 @@ class Stack:
         n_done, n_rows = n_steps * self._batch_size, len(own.inputs)
         try:
             loss_sum = math.fsum(trial.checked(losses)) * self._batch_size if losses else 0.0
+            # The trial's dropout goes on where the stack's stopped.
             torch.set_rng_state(self._generators[place].get_state())
             rest = self._orders[place][n_done:]
             loss_sum += trial.train_rows(own.inputs.to(trial.device), own.targets.to(trial.device), rest, pause)
@@ -154,6 +155,7 @@ class Stack:
     def _step(self, number: int, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Do one step of every trial; return their losses, (trials,)."""
         losses = stacked_losses([trial.loss for trial in self._trials], self._network(inputs), targets)
+        # No network's loss depends on another's weights, so the gradient of the sum holds the gradient of each.
         found = torch.autograd.grad(losses.sum(), list(self._leaves.values()))
         self._optimizer.step(number, self._weights, self._layout.joined(found, self._gradients))
         return losses.detach()
@@ -169,7 +171,7 @@ class Stack:
         """Return for how many steps to gather rows at once."""
         inputs = self._passes[0].inputs
         row_bytes = inputs.element_size() * math.prod(inputs.shape[1:]) * len(self._trials)
-        return max(1, min(CHUNK_STEPS, CHUNK_BYTES // (row_bytes * self._batch_size)))
+        return pass_steps(row_bytes * self._batch_size)
 
     def _rates(self, n_steps: int) -> torch.Tensor:
         """Return the learning rates of the next steps, (n_steps, trials, 1)."""

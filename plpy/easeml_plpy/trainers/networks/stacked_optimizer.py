@@ -3,10 +3,19 @@
 Numbers of all parameters of a network lie in one row, (k, parameters). Torch's optimisers take one learning rate and
 one count of steps for all that they are given; asked row by row, they take a quarter of the whole step for it.
 
-symbol        shape              meaning
-rates         (n_steps, k, 1)    learning rate of each step
-means         (k, parameters)    adam: running mean of gradients
-squares       (k, parameters)    adam: running mean of their squares
+Adam as Kingma and Ba (2015) write it, with the decoupled decay of Loshchilov and Hutter (2019) for adamw:
+
+here          paper                shape              meaning
+weights       theta                (k, parameters)    what the step changes
+gradients     g                    (k, parameters)    of the step's batch
+rates         alpha                (n_steps, k, 1)    learning rate of each step
+means         m                    (k, parameters)    running mean of gradients; sgd's momentum lies there, too
+squares       v                    (k, parameters)    running mean of their squares
+step_sizes    -alpha / (1-beta1^t) (n_steps, k, 1)    the rate, with the correction of m's bias
+roots         sqrt(1-beta2^t)      (n_steps, k, 1)    the correction of sqrt(v)'s bias
+shrinks       1 - alpha*lambda     (n_steps, k, 1)    adamw: what a step leaves of the weights
+
+    theta <- theta - alpha / (1-beta1^t) * m / (sqrt(v) / sqrt(1-beta2^t) + epsilon)
 """
 
 from __future__ import annotations
@@ -42,6 +51,8 @@ class StackedOptimizer:
 
     def begin(self, rates: torch.Tensor) -> None:
         """Get ready for as many steps as there are rates."""
+        # In double precision: of 1 - 0.999^t the first steps would lose three of seven digits. Networks of one stack
+        # may be at different steps t.
         steps = self._n_done + torch.arange(1, len(rates) + 1, dtype=torch.float64).unsqueeze(1)
         first, second = (1 - beta ** steps.unsqueeze(2) for beta in (BETA, BETA_OF_SQUARES))
         self._rates, self._shrinks = rates, 1 - rates * self._decay
@@ -51,6 +62,7 @@ class StackedOptimizer:
     @torch.no_grad()
     def step(self, number: int, weights: torch.Tensor, gradients: torch.Tensor) -> None:
         """Do one of these steps: change weights by gradients, which are of no use afterwards."""
+        # adamw shrinks the weights themselves; adam and sgd add the decay to the gradient, as a penalty on |theta|^2.
         if self._has_decay and self._kind == "adamw":
             weights.mul_(self._shrinks[number])
         elif self._has_decay:
@@ -63,6 +75,7 @@ class StackedOptimizer:
             weights.addcmul_(gradients, self._rates[number], value=-1)
 
     def _adam(self, number: int, weights: torch.Tensor, gradients: torch.Tensor) -> None:
+        # On whole matrices and in place: what a small network's step costs is the number of operations.
         means, squares = self._kept
         means.lerp_(gradients, 1 - BETA)
         squares.mul_(BETA_OF_SQUARES).addcmul_(gradients, gradients, value=1 - BETA_OF_SQUARES)
@@ -72,7 +85,7 @@ class StackedOptimizer:
     def slots(self, place: int) -> list[Slots]:
         """Return the present optimiser state of the network in that place, for each parameter."""
         if self._kind == "sgd":
-            if not self._momentum[place]:
+            if not self._momentum[place]:  # torch keeps no buffer then, and the state must be that of the trial alone
                 return []
             return [{self._names[0]: part} for part in self._layout.parts(self._kept[0], place)]
         means, squares = (self._layout.parts(kept, place) for kept in self._kept)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from easeml_plpy.architectures import Architecture, Config
 from easeml_plpy.architectures.size import FLOAT32_BYTES, Size
+from easeml_plpy.architectures.torch_hyperparameters import PER_TRIAL
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import ShapeMismatch
 from easeml_plpy.states import checkpoint
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 
 
-VARYING = ("learning_rate", "weight_decay", "momentum", "schedule", "dropout", "averaging")
-"""Hyperparameters in which trials of one stack may differ: none of them is the shape of anything."""
 OPTIMIZER_SLOTS = {"adam": 2, "adamw": 2}
 """Numbers that an optimiser keeps for each parameter; sgd keeps one if it has momentum."""
 
@@ -32,7 +31,7 @@ class TorchTrainer(Trainer["TorchTrial"]):
     """Starts and resumes TorchTrials."""
 
     is_joint: ClassVar[bool] = True
-    varying: ClassVar[tuple[str, ...]] = VARYING
+    varying: ClassVar[tuple[str, ...]] = PER_TRIAL
     size_settings: ClassVar[tuple[str, ...]] = ("hidden_units", "width", "n_members", "batch_size")
 
     def needed_bytes(self, size: Size, config: Config, n_rows: int) -> int:

@@ -17,7 +17,10 @@ import torch
 from torch import nn
 
 from easeml_plpy.architectures.tables.target_transforms import target_transform
+from easeml_plpy.server.chunks import ANSWER_ROWS, pass_steps
+from easeml_plpy.server.devices import torch_device
 from easeml_plpy.server.errors import TrialFailed
+from easeml_plpy.server.memory import is_exhausted
 from easeml_plpy.server.value_types import JSON, Array, Pause
 from easeml_plpy.states import checkpoint
 from easeml_plpy.trainers.contract import Blueprint, Training, state_header
@@ -26,13 +29,9 @@ from easeml_plpy.trainers.networks.lengths import by_length
 from easeml_plpy.trainers.networks.losses import Loss
 from easeml_plpy.trainers.networks.numpy_network import AVERAGE, MODULE
 from easeml_plpy.trainers.networks.optimizers import Descent, build_optimizer
-from easeml_plpy.trainers.networks.torch_device import is_out_of_memory, torch_device
 from easeml_plpy.trainers.training_rows import Rows, check_inputs, check_rows, visit_order
 
 OPTIMIZER = "optimizer/"
-_CHUNK_STEPS = 64
-_CHUNK_BYTES = 4 * 2**20  # measured: a chunk that stays in the cache beats a larger one by up to a tenth
-_OUTPUT_ROWS = 1024
 _OUTPUT_BYTES = 16 * 2**20
 
 
@@ -75,7 +74,7 @@ class TorchTrial:
         rows = torch.as_tensor(inputs)
         if self.module.training:  # to tell all layers takes as long as a statement
             self.module.eval()
-        n_rows = max(1, min(_OUTPUT_ROWS, _OUTPUT_BYTES // _row_bytes(rows)))
+        n_rows = max(1, min(ANSWER_ROWS, _OUTPUT_BYTES // _row_bytes(rows)))
         averages = contextlib.nullcontext() if self._averaged is None else self._averaged.in_place()
         with torch.inference_mode(), averages:
             batches = [self._answer(batch.to(self.device)).cpu() for batch in torch.split(rows, n_rows)]
@@ -192,7 +191,7 @@ class TorchTrial:
             loss = self.gradients(network, batch, wanted, weight)
             self._optimizer.step()
         except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
+            if not is_exhausted(error):
                 raise
             raise self._out_of_memory(error) from error
         self.n_steps += 1
@@ -223,9 +222,7 @@ class TorchTrial:
 
     def _chunk_rows(self, inputs: torch.Tensor) -> int:
         """Return how many rows to gather at once: a whole number of batches, within 4 MB unless one batch is larger."""
-        batch_size = self.batch_size
-        n_batches = _CHUNK_BYTES // (batch_size * _row_bytes(inputs))
-        return batch_size * max(1, min(_CHUNK_STEPS, n_batches))
+        return self.batch_size * pass_steps(self.batch_size * _row_bytes(inputs))
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield everything that is stored, by its name in the state."""

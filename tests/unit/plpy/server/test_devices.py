@@ -4,7 +4,10 @@ import os
 import subprocess
 import sys
 
-from easeml_plpy.server.devices import bind, cores_of
+import pytest
+
+from easeml_plpy.server.devices import bind, check_device, cores_of, devices
+from easeml_plpy.server.errors import InvalidArgument
 
 
 def test_a_share_of_the_cpu_is_so_many_cores_and_others_have_all():
@@ -53,3 +56,12 @@ assert n_threads() == before
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_gpu_that_is_not_there_is_refused_and_the_cpu_never():
+    assert devices()[0] == "cpu"
+    for device in ("cpu", "cpu:99", *devices()):
+        check_device(device)
+    for device in (f"cuda:{len(devices()) - 1}", "cuda:99"):
+        with pytest.raises(InvalidArgument, match=rf"device: {device} is not there: this server sees \d+ GPUs"):
+            check_device(device)

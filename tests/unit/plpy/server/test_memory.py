@@ -20,7 +20,7 @@ from easeml_plpy.columns.layout import ViewColumn
 from easeml_plpy.columns.task import Objects, Task
 from easeml_plpy.server.devices import bind
 from easeml_plpy.server.errors import InvalidArgument, TrialFailed
-from easeml_plpy.server.memory import LEAST_BYTES, limit_to, machine_bytes, session_bytes, slot_share
+from easeml_plpy.server.memory import LEAST_BYTES, is_exhausted, limit_to, machine_bytes, session_bytes, slot_share
 from easeml_plpy.trainers import ARCHITECTURES
 from easeml_plpy.units.live_trials import check_fits
 from easeml_plpy.units.units import TrialSpec
@@ -186,3 +186,18 @@ def test_a_config_that_was_read_as_a_whole_has_all_its_settings_noted(read: Call
     assert noted.read == {"nothing", "learning_rate"}
     assert read(noted) == read(whole)
     assert noted.read >= set(whole)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_gone"),
+    [
+        (MemoryError(), True),
+        (torch.cuda.OutOfMemoryError("CUDA out of memory"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("std::bad_alloc"), True),
+        (RuntimeError("shape"), False),
+        (ValueError('expected a number, got "can\'t allocate memory"'), False),
+    ],
+)
+def test_memory_that_ran_out_is_recognised_whoever_says_so(error: Exception, is_gone: bool) -> None:
+    assert is_exhausted(error) is is_gone

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, SlotLost
 from easeml_plpy.trainers import ARCHITECTURES, TRAINERS
-from easeml_plpy.trainers.networks import joint_training
+from easeml_plpy.trainers.networks import joint_training, torch_private
 from easeml_plpy.trainers.networks.joint_training import JointSteps
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from easeml_plpy.units import gang_group
@@ -79,7 +79,7 @@ def trains(group: gang_group.Group, cases: list[tuple[list[int], dict[str, Any]]
 def train(group: gang_group.Group, n_rows: list[int], config: dict[str, Any]) -> dict[str, Any]:
     live = trial(**config)
     inputs, targets = rows(n_rows[group.rank], seed=group.rank)
-    network = joint_training.averaging(live, group.process_group)
+    network = joint_training.averaging(live, group.exchange.gradients)
     training = joint_training.train_jointly(
         live, inputs, targets, rank=group.rank, n_rows=n_rows, network=network, seed=group.rank, pause=no_pause
     )
@@ -95,16 +95,18 @@ def is_left(group: gang_group.Group) -> dict[str, Any]:
         sys.stdin.read()
         return {}
     with pytest.raises(SlotLost) as lost, gang_group.peers_lost():
-        group.process_group.allreduce([torch.ones(3)]).wait()
+        group.exchange.gradients.allreduce([torch.ones(3)]).wait()
     return {"message": lost.value.message}
 
 
-def run_ranks(n_ranks: int, what: str, *arguments: Any) -> list[Any]:
-    """Start a process for each rank; return what they tell."""
+def run_ranks(
+    n_ranks: int, what: str, *arguments: Any, compared: tuple[str, ...] = torch_private.COMPARED
+) -> list[Any]:
+    """Start a process for each rank; return what they tell. `compared`: the releases whose private parts are used."""
     token = secrets.token_hex(16)
     with tempfile.TemporaryDirectory() as folder:
         commands = [
-            [sys.executable, __file__, folder, token, str(rank), str(n_ranks), what, json.dumps(arguments)]
+            [sys.executable, __file__, folder, token, str(rank), str(n_ranks), what, json.dumps([arguments, compared])]
             for rank in range(n_ranks)
         ]
         ranks = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, cwd=folder) for command in commands]
@@ -117,10 +119,12 @@ def run_ranks(n_ranks: int, what: str, *arguments: Any) -> list[Any]:
     return told
 
 
-def be_a_rank(folder: str, token: str, rank: int, n_ranks: int, what: str, arguments: list[Any]) -> None:
+def be_a_rank(
+    folder: str, token: str, rank: int, n_ranks: int, what: str, arguments: list[Any], compared: list[str]
+) -> None:
     """Join the group, do what is wanted and print it. As in a session, nothing is taken down at the end."""
     torch.set_num_threads(1)
-    gang_group.TEMPORARY_FILES = Path(folder)
+    gang_group.TEMPORARY_FILES, torch_private.COMPARED = Path(folder), tuple(compared)
     group = gang_group.join(token, rank, n_ranks, "cpu", 10 * PATIENCE_SECONDS, no_pause)
     told = {"trains": trains, "is_left": is_left}[what](group, *arguments)  # type: ignore[operator]
     print(json.dumps(told), flush=True)
@@ -154,8 +158,17 @@ def check_like_one_process(n_rows: list[int], config: dict[str, Any], state: byt
     )
 
 
-def test_a_rank_that_breaks_off_ends_the_wait_of_the_others_at_once() -> None:
-    seen, _ = run_ranks(2, "is_left")
+def test_ranks_train_to_the_same_bytes_by_the_public_calls_of_torch() -> None:
+    cases = [([37, 64], {"optimizer": name, "batch_size": 8}) for name in ("sgd", "adam")]
+    private, public = (run_ranks(2, "trains", cases, compared=each) for each in (torch_private.COMPARED, ()))
+    assert [[told["state"] for told in rank] for rank in public] == [
+        [told["state"] for told in rank] for rank in private
+    ]
+
+
+@pytest.mark.parametrize("compared", [torch_private.COMPARED, ()])
+def test_a_rank_that_breaks_off_ends_the_wait_of_the_others_at_once(compared: tuple[str, ...]) -> None:
+    seen, _ = run_ranks(2, "is_left", compared=compared)
     assert seen["message"] == "another slot of the gang was lost"
 
 
@@ -205,4 +218,4 @@ def test_a_token_is_never_taken_for_a_path() -> None:
 
 
 if __name__ == "__main__":
-    be_a_rank(*sys.argv[1:3], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5], json.loads(sys.argv[6]))
+    be_a_rank(*sys.argv[1:3], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5], *json.loads(sys.argv[6]))

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_plpy.architectures import complete
+from easeml_plpy.architectures.torch_hyperparameters import PER_TRIAL
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import TrialFailed
 from easeml_plpy.states import checkpoint
 from easeml_plpy.trainers import ARCHITECTURES
 from easeml_plpy.trainers.networks.stack import Pass, n_common_steps, repeat_stacked, stack_key, train_stacked
 from easeml_plpy.trainers.networks.stacked_layers import NotStackable
-from easeml_plpy.trainers.networks.torch_trainer import VARYING, TorchTrainer
+from easeml_plpy.trainers.networks.torch_trainer import TorchTrainer
 from easeml_plpy.trainers.networks.torch_trial import TorchTrial
 from tests.unit.plpy.architectures.test_networks import LAYOUT, WORDS, table_task
 from tests.unit.plpy.trainers.training_rows import no_pause, rows
@@ -172,7 +173,7 @@ def test_the_key_holds_what_shapes_the_computation_and_nothing_else() -> None:
     assert other.keys() == complete_config.keys()
     (base,) = keys
     for name, value in other.items():
-        assert (stack_key(start("mlp", FLAT, 0, **{name: value})) == base) == (name in VARYING), name
+        assert (stack_key(start("mlp", FLAT, 0, **{name: value})) == base) == (name in PER_TRIAL), name
 
 
 def test_what_cannot_be_stacked_is_refused_before_anything_changes() -> None:

@@ -12,6 +12,7 @@ import torch
 
 from easeml_plpy.architectures import Architecture, Config
 from easeml_plpy.columns.task import Task
+from easeml_plpy.server import chunks
 from easeml_plpy.server.errors import (
     CorruptCheckpoint,
     InvalidArgument,
@@ -157,7 +158,7 @@ def test_chunks_do_not_change_what_is_learned(monkeypatch: pytest.MonkeyPatch) -
         return torch.from_numpy(trial.outputs(rows(VECTORS, 5)[0]))
 
     whole = run()
-    monkeypatch.setattr(torch_trial, "_CHUNK_STEPS", 3)
+    monkeypatch.setattr(chunks, "PASS_STEPS", 3)
     torch.testing.assert_close(run(), whole)
 
 
