@@ -33,8 +33,8 @@ class Crashes:
         self._crashed += found
         return found
 
-    async def told(self) -> AsyncIterator[tuple[Order, int, EasemlError]]:
-        """Tell the tables; yield each order with how often its unit has met a crash, and the error."""
+    async def counted(self) -> AsyncIterator[tuple[Order, int, EasemlError]]:
+        """Record the crashes; yield each order with how often its unit has met a crash, and the error."""
         while self._crashed:
             error = self._crashed[0].error
             for order in self._crashed[0].order.by_trial():

@@ -39,9 +39,9 @@ from easeml_db.coordinator.ports.messages import (
 )
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.coordinator.reclaiming import Reclaiming
+from easeml_db.coordinator.retries import Retries
 from easeml_db.coordinator.run_reading import RunReading
 from easeml_db.coordinator.settings import Settings
-from easeml_db.coordinator.unit_failures import UnitFailures
 from easeml_db.decisions.hopper.allocation.contract import Start
 from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.errors import OutOfSpace, ServerUnavailable
@@ -78,12 +78,11 @@ class Coordinator:
         )  # fmt: skip
         self._allocations = AllocationRecords(ports.allocations, self._lease, self._dispatcher)
         self._failed_time = FailedTime(ports.tenancy, untold.slot_seconds)
-        self._failures = UnitFailures(
+        self._retries = Retries(
             ports.slots, ports.runs, ports.space, self._lease, self._dispatcher, self._procedures,
             crashes=self._crashes, failed_time=self._failed_time, renew_run=self._renew_run,
             max_attempts=self._settings.max_attempts,
         )  # fmt: skip
-        self._pauses, self._disk_pause = self._failures.pauses, self._failures.disk_pause
         self._reclaiming = Reclaiming(ports.space, self._settings.reclaim_bytes, self._settings.reclaim_fraction)
         self._tasks = ports.tasks
         self._next_heartbeat, self._is_stopping = 0.0, False
@@ -95,7 +94,7 @@ class Coordinator:
             await self._open_slots()
             await self._instances.take_up()
             await self._reading.take_up()
-            await self._failures.count_crashes()
+            await self._retries.count_crashes()
             while not self._is_stopping:
                 await self._reclaiming.add(await self._procedures.decide(self._clock.now_seconds()))
                 await self._fail_runs()
@@ -121,7 +120,7 @@ class Coordinator:
         await self._lease.release()
 
     async def _start_units(self) -> None:
-        self._pauses.take_back(self._clock.now_seconds())
+        self._retries.end_pauses(self._clock.now_seconds())
         if self._is_disk_full():
             return
         await self._allocations.look_up()
@@ -141,7 +140,7 @@ class Coordinator:
         await self._keep_lease()
 
     def _is_disk_full(self) -> bool:
-        return self._clock.now_seconds() < self._disk_pause.until_seconds
+        return self._retries.are_all_paused(self._clock.now_seconds())
 
     def _next_starts(self) -> list[tuple[Start, Run]]:
         """Return the starts with their runs: a run may be gone before its units start, and refuse them."""
@@ -192,9 +191,8 @@ class Coordinator:
                 for one in order.by_trial():
                     if one.unit.trial_id not in failures:
                         self._procedures.recorded(one.alone()[-1].unit)
-                await self._failures.members_failed(message, self._clock.now_seconds())
-                self._pauses.recorded(order.unit.run_id)
-                self._disk_pause.recorded()
+                await self._retries.members_failed(message, self._clock.now_seconds())
+                self._retries.recorded(order.unit.run_id)
                 await self._reclaiming.add(pruned_bytes)
                 await self._close_drained(order)
             case Piloted(order, train_seconds, evaluate_seconds, sample):
@@ -202,10 +200,10 @@ class Coordinator:
                 self._arms.timed(order.unit.run_id)
                 await self._close_drained(order)
             case UnitFailed():
-                await self._failures.failed(message, self._clock.now_seconds())
+                await self._retries.failed(message, self._clock.now_seconds())
                 await self._close_drained(message.order)
             case SlotStuck():
-                await self._failures.stuck(message, self._clock.now_seconds())
+                await self._retries.stuck(message, self._clock.now_seconds())
                 await self._open_slots()
             case SlotReady(slot_id):
                 self._dispatcher.board.ready(slot_id)
@@ -269,7 +267,7 @@ class Coordinator:
             elif await self._runs.finish(run_id):
                 self._arms.drop_run(run_id)
             else:
-                self._pauses.put_aside(run_id, now)
+                self._retries.pause_run(run_id, now)
             await self._go_on()
 
     def _until_next(self) -> float:
@@ -280,12 +278,10 @@ class Coordinator:
         waits = [
             self._next_heartbeat - now,
             self._procedures.held_until() - now,
-            self._pauses.until() - now,
+            self._retries.next_end() - now,
             self._planned.next_seconds(now) - now,
             self._settings.heartbeat_seconds,
         ]
-        if self._disk_pause.until_seconds > now:
-            waits.append(self._disk_pause.until_seconds - now)
         return max(0.0, min(waits))
 
     async def _keep_lease(self) -> None:

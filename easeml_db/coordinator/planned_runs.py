@@ -23,12 +23,12 @@ from easeml_db.decisions.hopper.dispatch.open_run import OpenRun
 from easeml_db.decisions.planner.job import StageKey
 from easeml_db.decisions.planner.replanning import Circumstances, Rest, leaves_plan, replan
 from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan, StageRecord, stages_under_way
+from easeml_db.decisions.retry import INSTANCE_PAUSE
 from easeml_db.errors import EasemlError, InvalidArgument, InvalidData
 
 LEAST_CHECK_SECONDS, CHECK_SHARE = 2.0, 0.02  # of the time that the plan takes: how often a run is forecast
 RESTS = 20  # times as long as that took: meanwhile the loop did nothing else, and slots waited for it
 MOST_FAILURES = 12  # of instances, one after another and none there: then the run fails
-FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
 FAILURES_BEFORE_REPLAN = 3
 CUT_SECONDS = 2.0  # how long it takes to cut units short and stop instances, at most, where that goes well
 
@@ -268,7 +268,7 @@ class PlannedRuns:
         if followed.record is not None:
             followed.record = replace(followed.record, n_failures=followed.record.n_failures + len(failures))
         followed.next_check = now  # what it means for the deadline is to be found out
-        followed.retry_at = now + min(FIRST_RETRY_SECONDS * 2 ** max(0, n_failures - 1), LAST_RETRY_SECONDS)
+        followed.retry_at = now + INSTANCE_PAUSE.seconds(max(0, n_failures - 1))
         await self._run_store.note(run_id, None, "instance", f"an instance failed: {failures[-1]}")
         if n_failures >= MOST_FAILURES and not n_up:
             await self._arms.fail(run_id, f"no instance comes up: {failures[-1]}")

@@ -7,23 +7,22 @@ about. All other knowledge of a run is the dispatcher's.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Collection
 
 from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, FaultOfOthers, faults_of, for_others
 from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.pauses import Pauses
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.searches import SearchStore
 from easeml_db.coordinator.questions import Answer, Question, covers_all_arms
 from easeml_db.coordinator.trial_histories import TrialHistories
 from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.decisions.procedures.contract import Procedure
+from easeml_db.decisions.retry import QUESTION_PAUSE
 from easeml_db.errors import EasemlError, NotFound, StaleLease
 from easeml_db.words.run import Run
 from easeml_db.words.training_unit import TrainingUnit
 
-# If the rows of trials are locked, the runner asks again after this time, doubled each time.
-FIRST_HOLD_SECONDS, LAST_HOLD_SECONDS = 0.02, 1.0
 DECISIONS_AT_ONCE = 200  # in one transaction, which takes tens of milliseconds
 
 
@@ -45,9 +44,8 @@ class ProcedureRunner:
         self._meanwhile, self._histories = meanwhile, TrialHistories(searches)
         self._procedures: dict[int, Procedure] = {}  # by arm
         self._due: dict[tuple[int, int], None] = {}  # run and arm, in the order in which something happened
-        self._held: dict[tuple[int, int], float] = {}  # until when these are passed over
         self._failed: dict[int, str] = {}  # runs whose procedure cannot go on, with the reason
-        self._pauses: dict[tuple[int, int], float] = {}  # how long they were passed over for the last time
+        self._pauses: Pauses[tuple[int, int]] = Pauses()  # of arms of which somebody holds rows
         self._waiting: set[int] = set()  # runs that train nothing until another of their arms is opened
         self._has_waited = False  # whether the last question took long
         self._pruned_bytes = 0
@@ -68,7 +66,7 @@ class ProcedureRunner:
             self._histories.forget([arm.arm_id])
             self._procedures.pop(arm.arm_id, None)
             self._due.pop((run_id, arm.arm_id), None)
-            self._pauses.pop((run_id, arm.arm_id), None)
+            self._pauses.forget((run_id, arm.arm_id))
 
     def arm_opened(self, run_id: int, arm_id: int) -> None:
         """Ask about an arm: its trials may run now."""
@@ -107,11 +105,8 @@ class ProcedureRunner:
         return pruned_bytes
 
     async def _decide_all(self, now_seconds: float) -> None:
-        if not self._due:
-            self._held.clear()
-            return
-        self._held = {key: until for key, until in self._held.items() if until > now_seconds and key in self._due}
-        while due := next((key for key in self._due if key not in self._held), None):
+        self._pauses.take_ended(now_seconds)
+        while due := next((key for key in self._due if not self._pauses.is_paused(key, now_seconds)), None):
             del self._due[due]
             run_id, arm_id = due
             run = self._searched(run_id)
@@ -122,7 +117,7 @@ class ProcedureRunner:
                 with faults_of(run_id):
                     await self._decide(run, arm_id)
                     await for_others(self._meanwhile(0.0))
-                self._pauses.pop(due, None)
+                self._pauses.went_well(due)
             except FaultOfOthers as fault:
                 self._due[due] = None
                 raise fault.error from fault.error.__cause__
@@ -148,7 +143,7 @@ class ProcedureRunner:
 
     def held_until(self) -> float:
         """Return when an arm is to be asked about without a message: 0 for at once, infinity when none is."""
-        return min((self._held.get(key, 0.0) for key in self._due), default=math.inf)
+        return self._pauses.first_end(self._due)
 
     async def _go_on_beside(self, timeout_seconds: float) -> None:
         self._has_waited = True
@@ -156,8 +151,8 @@ class ProcedureRunner:
 
     def _hold(self, due: tuple[int, int], now_seconds: float) -> None:
         """Ask about an arm later, because its rows may be locked."""
-        self._pauses[due] = min(2 * self._pauses.get(due, FIRST_HOLD_SECONDS / 2), LAST_HOLD_SECONDS)
-        self._due[due], self._held[due] = None, now_seconds + self._pauses[due]
+        self._due[due] = None
+        self._pauses.begin(due, now_seconds, QUESTION_PAUSE.seconds(self._pauses.n_in_a_row(due)))
 
     async def _decide(self, run: Run, arm_id: int) -> None:
         """Ask about one arm, and carry out what follows."""

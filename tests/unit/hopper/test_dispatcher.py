@@ -52,7 +52,7 @@ def test_claims_follow_trials_slots_and_limits():
     assert dispatcher.claims.runs_without_claim() == [1]
     dispatcher.limits.set_limits({})
     trial_id = next(iter(dispatcher.runs[1].work.trials))
-    dispatcher.drop_trial(1, trial_id)
+    dispatcher.end_trial(1, trial_id)
     assert dispatcher.claims.n_unclaimed() == 2
     dispatcher.board.gone(4)
     assert dispatcher.claims.n_unclaimed() == 1
@@ -78,11 +78,11 @@ def test_a_run_is_done_once_nothing_is_under_way_or_left_to_do():
 def test_a_unit_that_is_lost_is_offered_again_elsewhere_first():
     dispatcher = dispatcher_of(2, run_of(1, n_trials=1))
     (start,) = dispatcher.next_starts()
-    dispatcher.refused(start.slots[0])
+    dispatcher.requeue(start.slots[0])
     assert dispatcher.n_attempts(1, start.unit.trial_id) == 1
     (again,) = dispatcher.next_starts()
     assert (again.unit, again.slots) == (start.unit, (2,))
-    dispatcher.lost(2)
+    dispatcher.requeue_and_close_slot(2)
     assert list(dispatcher.board.idle()) == [1]
     assert dispatcher.n_attempts(1, start.unit.trial_id) == 2
 

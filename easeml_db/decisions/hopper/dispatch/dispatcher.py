@@ -162,35 +162,30 @@ class Dispatcher:
             open_run.piloted(units[0].trial_id, train_seconds, evaluate_seconds, sample)
             self.runs.touch(open_run.run_id)
 
-    def lost(self, slot_id: int) -> None:
-        """Offer the trial of the slot's unit again: the unit failed, and its session is lost.
-
-        Its slots get no unit until they are ready again."""
-        slots = self.board.gang_of(slot_id)
-        self.refused(slot_id)
-        for each in slots:
-            self.board.gone(each)
-
-    def refused(self, slot_id: int, *, is_counted: bool = True) -> None:
-        """Offer the trial of the slot's unit again: the unit failed."""
+    def requeue(self, slot_id: int, *, charge_attempt: bool = True) -> None:
+        """Free a slot whose unit failed, and requeue the unit's trials, preferably on another slot."""
         units, _ = self._answered(slot_id)
         for trial_id, (unit, *_) in by_trial(units):
-            self.member_refused(unit.run_id, trial_id, slot_id, is_counted=is_counted)
+            self.requeue_trial(unit.run_id, trial_id, slot_id, charge_attempt=charge_attempt)
 
-    def member_refused(self, run_id: int, trial_id: int, slot_id: int, *, is_counted: bool = True) -> None:
-        """Requeue a trial whose unit on this slot failed, after the slot has been answered."""
+    def requeue_and_close_slot(self, slot_id: int) -> None:
+        """Requeue a unit whose session is gone. Its slots get no unit until they are ready again."""
+        slots = self.board.gang_of(slot_id)
+        self.requeue(slot_id)
+        for slot in slots:
+            self.board.gone(slot)
+
+    def requeue_trial(self, run_id: int, trial_id: int, slot_id: int, *, charge_attempt: bool = True) -> None:
+        """Requeue a trial whose unit failed on a slot that is free again."""
         open_run = self.runs.get(run_id)
         if open_run is not None:
-            open_run.unit_failed(trial_id, slot_id, is_counted=is_counted)
+            open_run.requeue(trial_id, slot_id, charge_attempt=charge_attempt)
             self.runs.touch(run_id)
 
-    def failed(self, slot_id: int) -> None:
-        """Start nothing more of the trial of the slot's unit, which has ended it."""
-        units, _ = self._answered(slot_id)
-        self.drop_trial(units[0].run_id, units[0].trial_id)
-
-    def drop_trial(self, run_id: int, trial_id: int) -> None:
-        """Start nothing of a trial any more."""
+    def end_trial(self, run_id: int, trial_id: int, slot_id: int | None = None) -> None:
+        """Start nothing of a trial any more, and free the slot on which its unit failed."""
+        if slot_id is not None:
+            self._answered(slot_id)
         if run_id in self.runs:
             self.runs[run_id].drop(trial_id)
             self.runs.touch(run_id)

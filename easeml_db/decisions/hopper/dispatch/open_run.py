@@ -203,12 +203,12 @@ class OpenRun:
             self.work.seconds.pilot(trial_id, train_seconds, evaluate_seconds)
             self._arm_times.timed(trial_id)
 
-    def unit_failed(self, trial_id: int, slot_id: int, *, is_counted: bool) -> None:
-        """Offer a trial again, on another slot first: its unit was lost or refused."""
+    def requeue(self, trial_id: int, slot_id: int, *, charge_attempt: bool) -> None:
+        """Requeue a trial whose unit failed, preferably on another slot."""
         self.allocation.unit_lost(trial_id)
         if self.work.trial(trial_id) is None:
             return
-        if is_counted:
+        if charge_attempt:
             self.work.attempts.failed(trial_id, slot_id)
         if trial_id in self.work.trials:
             self.allocation.trial_idle(self.work.trials[trial_id])
