@@ -8,7 +8,7 @@ from easeml_db.coordinator.ports.messages import UnitFailed
 
 
 @dataclass
-class Untold:
+class CarriedOver:
     """Units during which the server crashed, and slot seconds of failed units by tenant."""
 
     crashed: list[UnitFailed] = field(default_factory=list)

@@ -1,17 +1,20 @@
-"""The loop: start units, record their results, keep the lease.
+"""The loop: messages, decisions, units for idle slots, and work that waits, in turn.
 
-The coordinator holds no truth, only a cache of the tables.
+The coordinator holds no truth, only a cache of the tables. The parts of the loop know nothing of it: they return, or
+yield, what is to be done next (`effects.py`), and the loop does it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 
 from easeml_db.coordinator.allocation_records import AllocationRecords
 from easeml_db.coordinator.arm_opening import ArmOpening
-from easeml_db.coordinator.carried_over import Untold
+from easeml_db.coordinator.carried_over import CarriedOver
 from easeml_db.coordinator.crashes import Crashes
+from easeml_db.coordinator.effects import CancelUnits, CutTraining, Effect, HandleMessages, OpenSlots, Work
 from easeml_db.coordinator.failed_time import FailedTime
 from easeml_db.coordinator.instance_keeping import InstanceKeeping
 from easeml_db.coordinator.lease import Lease
@@ -57,31 +60,30 @@ class Coordinator:
     so no tenant's unit waits for another tenant's runs, however many.
     """
 
-    def __init__(self, ports: Ports, settings: Settings | None = None, untold: Untold | None = None) -> None:
-        untold = untold or Untold()
+    def __init__(self, ports: Ports, settings: Settings | None = None, carried_over: CarriedOver | None = None) -> None:
+        carried_over = carried_over or CarriedOver()
         self._slots, self._runs = ports.slots, ports.runs
         self._executor, self._inbox, self._clock = ports.executor, ports.inbox, ports.clock
         self._settings = settings or Settings()
-        self._crashes = Crashes(ports.runs, untold.crashed)
+        self._crashes = Crashes(ports.runs, carried_over.crashed)
         self._lease = Lease(ports.lease)
         self._dispatcher = Dispatcher()
-        self._procedures = ProcedureRunner(ports.searches, ports.runs, self._lease, self._dispatcher, self._go_on)
+        self._procedures = ProcedureRunner(ports.searches, ports.runs, self._lease, self._dispatcher)
         self._arms = ArmOpening(ports.tenancy, ports.runs, self._lease, self._dispatcher, self._procedures)
-        self._reading = RunReading(ports.runs, ports.tenancy, self._dispatcher.runs, self._arms, self._after_reading)
+        self._reading = RunReading(ports.runs, ports.tenancy, self._dispatcher.runs, self._arms)
         self._provisioner = ports.provisioner
         self._instances = InstanceKeeping(
-            ports.instances, ports.provisioner, self._lease, self._dispatcher.board, ports.clock, self._open_slots
+            ports.instances, ports.provisioner, self._lease, self._dispatcher.board, ports.clock
         )
         self._planned = PlannedRuns(
-            ports.plans, ports.runs, self._lease, self._dispatcher, self._arms, self._instances, self._end_training,
+            ports.plans, ports.runs, self._lease, self._dispatcher, self._arms, self._instances,
             clock=ports.clock, is_replanning=self._settings.is_replanning,
         )  # fmt: skip
         self._allocations = AllocationRecords(ports.allocations, self._lease, self._dispatcher)
-        self._failed_time = FailedTime(ports.tenancy, untold.slot_seconds)
+        self._failed_time = FailedTime(ports.tenancy, carried_over.slot_seconds)
         self._retries = Retries(
-            ports.slots, ports.runs, ports.space, self._lease, self._dispatcher, self._procedures,
-            crashes=self._crashes, failed_time=self._failed_time, renew_run=self._renew_run,
-            max_attempts=self._settings.max_attempts,
+            ports.slots, ports.runs, ports.space, self._lease, self._dispatcher, self._arms, self._procedures,
+            crashes=self._crashes, failed_time=self._failed_time, max_attempts=self._settings.max_attempts,
         )  # fmt: skip
         self._reclaiming = Reclaiming(ports.space, self._settings.reclaim_bytes, self._settings.reclaim_fraction)
         self._tasks = ports.tasks
@@ -93,20 +95,14 @@ class Coordinator:
         try:
             await self._open_slots()
             await self._instances.take_up()
-            await self._reading.take_up()
+            await self._carry_out(self._reading.take_up())
             await self._retries.count_crashes()
             while not self._is_stopping:
-                await self._reclaiming.add(await self._procedures.decide(self._clock.now_seconds()))
-                await self._fail_runs()
-                await self._arms.close_ended()
-                await self._go_on()
-                await self._allocations.keep()
-                await self._end_runs()
+                await self._carry_out(self._waiting_work())
                 if until_idle and not (self._dispatcher.runs or self._reading or self._instances):
                     break
                 await self._start_units()
                 await self._handle_messages(self._until_next())
-                await self._reading.read_some()
                 await self._keep_lease()
         except ServerUnavailable:
             await self._executor.close()
@@ -119,13 +115,47 @@ class Coordinator:
         await self._failed_time.charge_held()
         await self._lease.release()
 
+    async def _carry_out(self, work: Work) -> None:
+        """Do work to its end, and in its midst what it asks for: units of others go on wherever it waits."""
+        async with aclosing(work):
+            async for effect in work:
+                await self._perform([effect])
+
+    async def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case HandleMessages(wait_seconds):
+                    if not self._crashes:  # of a trial whose unit met a crash nothing starts before that is counted
+                        await self._serve_others(wait_seconds)
+                case OpenSlots():
+                    await self._open_slots()
+                case CancelUnits(run_id):
+                    await self._cancel(list(self._dispatcher.board.slots_of(run_id)))
+                case CutTraining(run_id):
+                    await self._cancel(self._dispatcher.board.training(run_id))
+
+    async def _waiting_work(self) -> Work:
+        """Read changed runs, ask procedures, end what is over: statements and thoughts that may take long."""
+        async for effect in self._reading.read_some():
+            yield effect
+        async for effect in self._procedures.decide(self._clock.now_seconds()):
+            yield effect
+        await self._reclaiming.add(self._procedures.take_pruned_bytes())
+        await self._fail_runs()
+        await self._arms.close_ended()
+        yield HandleMessages()
+        await self._allocations.keep()
+        async for effect in self._end_runs():
+            yield effect
+
     async def _start_units(self) -> None:
         self._retries.end_pauses(self._clock.now_seconds())
         if self._is_disk_full():
             return
         await self._allocations.look_up()
         now = self._clock.now_seconds()
-        await self._planned.look(now)
+        await self._perform(await self._planned.look(now))
+        await self._perform(await self._instances.settle(now))
         await self._arms.take_turns(now)
         await self._begin(self._next_starts())
         while await self._arms.open_next(now):
@@ -133,7 +163,7 @@ class Coordinator:
         self._arms.started(now)
         await self._fail_runs()
 
-    async def _go_on(self, timeout_seconds: float = 0.0) -> None:
+    async def _serve_others(self, timeout_seconds: float) -> None:
         """Handle what has arrived, fill slots that are idle since then from open arms, and keep the lease."""
         if await self._handle_messages(timeout_seconds) and not self._is_disk_full():
             await self._begin(self._next_starts())
@@ -177,13 +207,6 @@ class Coordinator:
             message = await self._inbox.next(0.0) if n_handled < MESSAGES_A_TURN else None
         return n_handled > 0
 
-    async def _after_reading(self, run_id: int, is_open: bool) -> None:
-        """Go on with the units of all others, before the next run is read."""
-        if not is_open:
-            await self._cancel_units(run_id)
-        if not self._crashes:  # of a trial whose unit met a crash nothing starts before that is counted
-            await self._go_on()
-
     async def _handle(self, message: Message) -> None:
         match message:
             case UnitRecorded(order, seconds, pruned_bytes, failures):
@@ -191,7 +214,7 @@ class Coordinator:
                 for one in order.by_trial():
                     if one.unit.trial_id not in failures:
                         self._procedures.recorded(one.alone()[-1].unit)
-                await self._retries.members_failed(message, self._clock.now_seconds())
+                await self._perform(await self._retries.members_failed(message, self._clock.now_seconds()))
                 self._retries.recorded(order.unit.run_id)
                 await self._reclaiming.add(pruned_bytes)
                 await self._close_drained(order)
@@ -200,11 +223,11 @@ class Coordinator:
                 self._arms.timed(order.unit.run_id)
                 await self._close_drained(order)
             case UnitFailed():
-                await self._retries.failed(message, self._clock.now_seconds())
+                await self._perform(await self._retries.failed(message, self._clock.now_seconds()))
                 await self._close_drained(message.order)
             case SlotStuck():
-                await self._retries.stuck(message, self._clock.now_seconds())
-                await self._open_slots()
+                effects = await self._retries.stuck(message, self._clock.now_seconds())
+                await self._perform([*effects, OpenSlots()])
             case SlotReady(slot_id):
                 self._dispatcher.board.ready(slot_id)
                 await self._slots.explain(slot_id, None)
@@ -212,12 +235,12 @@ class Coordinator:
                 self._dispatcher.board.waiting(slot_id)
                 await self._slots.explain(slot_id, reason)
             case RunChanged(run_id):
-                self._reading.told(run_id)
+                self._reading.report(run_id)
             case SlotsChanged():
                 await self._open_slots()
                 await self._instances.count_local()
             case InstanceBilled() | InstanceUp() | InstanceDown() | InstanceFailed() | ProgramSaid():
-                await self._instances.heard(message)
+                await self._perform(await self._instances.heard(message))
             case TenantsChanged():
                 await self._arms.renew_tenancy()
             case StopRequested():
@@ -230,45 +253,33 @@ class Coordinator:
         if not self._dispatcher.board.active() >= set(order.slot_ids):
             await self._open_slots()
 
-    async def _renew_run(self, run_id: int) -> None:
-        if not await self._arms.renew(run_id):
-            await self._cancel_units(run_id)
-
-    async def _cancel_units(self, run_id: int) -> None:
-        for slot_id in list(self._dispatcher.board.slots_of(run_id)):
-            await self._executor.cancel(slot_id)
-
-    async def _end_training(self, run_id: int) -> None:
-        """Start no more units of a run, and cut its training short."""
-        self._arms.end_budget(run_id)
-        await self._cut_training(run_id)
-
-    async def _cut_training(self, run_id: int) -> None:
-        """Cancel the training under way when a run's time is up, because it may take longer than the run did."""
-        for slot_id in self._dispatcher.board.training(run_id):
+    async def _cancel(self, slot_ids: Iterable[int]) -> None:
+        for slot_id in slot_ids:
             await self._executor.cancel(slot_id)
 
     async def _fail_runs(self) -> None:
         """End the runs that cannot be served; others go on."""
         for run_id, reason in (self._procedures.take_failed() | self._dispatcher.take_failed()).items():
             await self._arms.fail(run_id, reason)
-            await self._cancel_units(run_id)
+            await self._perform([CancelUnits(run_id)])
 
-    async def _end_runs(self) -> None:
+    async def _end_runs(self) -> Work:
         now = self._clock.now_seconds()
         for run_id in self._dispatcher.runs.spent(now):
-            await self._end_training(run_id)
+            self._arms.end_budget(run_id)
+            yield CutTraining(run_id)
         await self._arms.end_overdue(now)
         for run_id in self._dispatcher.runs.done():
             await self._lease.confirm()
             if await self._runs.begin_ending(run_id):
                 self._arms.drop_run(run_id)
-                await self._renew_run(run_id)
+                if not await self._arms.renew(run_id):
+                    yield CancelUnits(run_id)
             elif await self._runs.finish(run_id):
                 self._arms.drop_run(run_id)
             else:
                 self._retries.pause_run(run_id, now)
-            await self._go_on()
+            yield HandleMessages()
 
     def _until_next(self) -> float:
         """Count seconds until something is due without a message: a heartbeat, a pause that ends, a due question."""

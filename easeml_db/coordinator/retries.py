@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
 
+from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.crashes import Crashes
+from easeml_db.coordinator.effects import CancelUnits, Effect
 from easeml_db.coordinator.failed_time import FailedTime
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.pauses import Pauses
@@ -22,7 +23,7 @@ ALL = 0  # the key of the pause of all runs; their numbers begin at 1
 
 
 class Retries:
-    """Tells the dispatcher and the tables. `renew_run` reads a run again and serves it as the tables then say."""
+    """Tells the dispatcher and the tables."""
 
     def __init__(
         self,
@@ -31,22 +32,22 @@ class Retries:
         space: StateSpace,
         lease: Lease,
         dispatcher: Dispatcher,
+        arms: ArmOpening,
         procedures: ProcedureRunner,
         *,
         crashes: Crashes,
         failed_time: FailedTime,
-        renew_run: Callable[[int], Awaitable[None]],
         max_attempts: int,
     ) -> None:
         self._slots, self._runs, self._space, self._lease = slots, runs, space, lease
-        self._dispatcher, self._procedures = dispatcher, procedures
+        self._dispatcher, self._arms, self._procedures = dispatcher, arms, procedures
         self._crashes, self._failed_time = crashes, failed_time
-        self._renew_run, self._max_attempts = renew_run, max_attempts
+        self._max_attempts = max_attempts
         self._pauses: Pauses[int] = Pauses()  # by run, and of ALL
 
     # What happens
 
-    async def failed(self, message: UnitFailed, now_seconds: float) -> None:
+    async def failed(self, message: UnitFailed, now_seconds: float) -> list[Effect]:
         """Handle the error of a unit, and charge its tenant."""
         order, error = message.order, message.error
         self._failed_time.failed(order, now_seconds)
@@ -59,15 +60,18 @@ class Retries:
             self._dispatcher.end_trial(order.unit.run_id, order.unit.trial_id, order.slot_id)
         else:
             self._dispatcher.requeue(order.slot_id, charge_attempt=decision.charge_attempt)
+        effects: list[Effect] = []
         if cause is Cause.SERVER_CRASHED:
             self._crashes.add(message)
             await self.count_crashes()
         else:
-            await self._carry_out(order, error, decisions, now_seconds)
+            effects = await self._carry_out(order, error, decisions, now_seconds)
         await self._charge()
+        return effects
 
-    async def members_failed(self, message: UnitRecorded, now_seconds: float) -> None:
+    async def members_failed(self, message: UnitRecorded, now_seconds: float) -> list[Effect]:
         """Handle the errors of members of a batch whose other members are recorded."""
+        effects: list[Effect] = []
         for order in message.order.by_trial():
             error = message.failures.get(order.unit.trial_id)
             if error is None:
@@ -79,15 +83,16 @@ class Retries:
             else:
                 is_charged = decisions[trial_id].charge_attempt
                 self._dispatcher.requeue_trial(run_id, trial_id, order.slot_id, charge_attempt=is_charged)
-            await self._carry_out(order, error, decisions, now_seconds)
+            effects += await self._carry_out(order, error, decisions, now_seconds)
+        return effects
 
-    async def stuck(self, message: SlotStuck, now_seconds: float) -> None:
+    async def stuck(self, message: SlotStuck, now_seconds: float) -> list[Effect]:
         """Fence the slots first, then offer their unit elsewhere."""
         for slot_id in message.slot_ids:
             await self._slots.lose(slot_id, message.reason)
             what = f"slot {slot_id} is given up: {message.reason}"
             await self._runs.note(message.order.unit.run_id, message.order.unit.trial_id, "slot lost", what)
-        await self.failed(UnitFailed(message.order, SlotLost(message.reason)), now_seconds)
+        return await self.failed(UnitFailed(message.order, SlotLost(message.reason)), now_seconds)
 
     async def count_crashes(self) -> None:
         """Count crashes of the server as attempts of the trials during whose units they happened."""
@@ -138,7 +143,7 @@ class Retries:
 
     async def _carry_out(
         self, order: Order, error: EasemlError, decisions: dict[int, RetryDecision], now_seconds: float
-    ) -> None:
+    ) -> list[Effect]:
         """Carry out what is decided about a unit, once its trials are queued again or have ended."""
         decision = decisions[order.unit.trial_id]
         if decision.end_service:
@@ -150,9 +155,10 @@ class Retries:
         elif decision.pause_run:
             self.pause_run(order.unit.run_id, now_seconds)
         elif decision.charge_attempt:
-            await self._count_attempts(order, error, decisions)
+            return await self._count_attempts(order, error, decisions)
         elif decision.end_trial and order.unit.run_id in self._dispatcher.runs:
             await self._end_trial(order, str(error))
+        return []
 
     async def _pause_all(self, order: Order, error: EasemlError, now_seconds: float, pause_seconds: float) -> None:
         """Wait for room on the disk, and free what was pruned or rolled back. Note the first pause in the run's history
@@ -166,16 +172,18 @@ class Retries:
         with contextlib.suppress(OutOfSpace):
             await self._space.reclaim()
 
-    async def _count_attempts(self, order: Order, error: EasemlError, decisions: dict[int, RetryDecision]) -> None:
+    async def _count_attempts(
+        self, order: Order, error: EasemlError, decisions: dict[int, RetryDecision]
+    ) -> list[Effect]:
         """Note the attempts, and end the trials that have none left; not if the run is over, or the unit was recorded
         after all.
         """
         unit = order.unit
         if unit.run_id not in self._dispatcher.runs:
-            return
+            return []
         if unit.kind == "train" and self._dispatcher.runs[unit.run_id].is_over:
-            return  # it was cut short at the end of the run's time
-        await self._renew_run(unit.run_id)
+            return []  # it was cut short at the end of the run's time
+        is_open = await self._arms.renew(unit.run_id)
         for one in order.by_trial():
             run_id, trial_id = one.unit.run_id, one.unit.trial_id
             n_attempts = self._dispatcher.n_attempts(run_id, trial_id)
@@ -183,6 +191,7 @@ class Retries:
                 await self._runs.note(run_id, trial_id, "retry", f"attempt {n_attempts} failed: {error}")
                 if decisions[trial_id].end_trial:
                     await self._end_trial(one, f"{n_attempts} attempts failed, the last: {error}")
+        return [] if is_open else [CancelUnits(unit.run_id)]
 
     async def _end_trial(self, order: Order, reason: str) -> None:
         run_id, trial_id = order.unit.run_id, order.unit.trial_id
