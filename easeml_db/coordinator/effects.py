@@ -36,5 +36,10 @@ class CutTraining:
     run_id: int
 
 
-Effect = HandleMessages | OpenSlots | CancelUnits | CutTraining
+@dataclass(frozen=True)
+class Stop:
+    """End the loop after this turn: somebody asked for it."""
+
+
+Effect = HandleMessages | OpenSlots | CancelUnits | CutTraining | Stop
 Work = AsyncGenerator[Effect, None]
