@@ -286,7 +286,7 @@ class PlannedRuns:
             await self._replan(followed, now, f"instances to be had now: {size.n_instances}")
         has_stages = followed.planned.key.target_epochs > 0
         self._dispatcher.follow_plan(
-            run_id, followed.planned.width, has_own_slots=not size.is_shared, has_stages=has_stages
+            run_id, followed.planned.width, has_reserved_slots=not size.is_shared, has_stages=has_stages
         )
         effects = await self._instances.release(self._sizing.surplus(run_id, size))
         n_missing = self._sizing.n_missing(run_id, size)

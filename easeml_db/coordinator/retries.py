@@ -16,7 +16,7 @@ from easeml_db.coordinator.ports.slots import SlotStore
 from easeml_db.coordinator.ports.space import StateSpace
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
-from easeml_db.decisions.retry import ROWS_PAUSE, Cause, Failure, RetryDecision, cause_of, decide
+from easeml_db.decisions.retry import ROWS_PAUSE, RULES, Cause, Failure, RetryDecision, cause_of, decide
 from easeml_db.errors import EasemlError, OutOfSpace, SlotLost
 
 ALL = 0  # the key of the pause of all runs; their numbers begin at 1
@@ -52,21 +52,15 @@ class Retries:
         order, error = message.order, message.error
         self._failed_time.failed(order, now_seconds)
         cause = cause_of(error, is_batch=order.is_batch, is_measured=bool(order.measured_seconds))
-        decisions = self._decide(order, cause)
-        decision = decisions[order.unit.trial_id]
-        if decision.close_slot:
-            self._dispatcher.requeue_and_close_slot(order.slot_id)
-        elif decision.end_trial and not decision.charge_attempt:
-            self._dispatcher.end_trial(order.unit.run_id, order.unit.trial_id, order.slot_id)
+        if RULES[cause].close_slot:
+            self._dispatcher.free_and_close(order.slot_id)
         else:
-            self._dispatcher.requeue(order.slot_id, charge_attempt=decision.charge_attempt)
-        effects: list[Effect] = []
+            self._dispatcher.free(order.slot_id)
         if cause is Cause.SERVER_CRASHED:
             self._crashes.add(message)
-            await self.count_crashes()
-        else:
-            effects = await self._carry_out(order, error, decisions, now_seconds)
-        await self._charge()
+        effects = await self._carry_out(order, error, cause, now_seconds)
+        with contextlib.suppress(OutOfSpace):
+            await self._failed_time.charge()  # at once, because it is recorded nowhere else
         return effects
 
     async def members_failed(self, message: UnitRecorded, now_seconds: float) -> list[Effect]:
@@ -74,16 +68,8 @@ class Retries:
         effects: list[Effect] = []
         for order in message.order.by_trial():
             error = message.failures.get(order.unit.trial_id)
-            if error is None:
-                continue
-            run_id, trial_id = order.unit.run_id, order.unit.trial_id
-            decisions = self._decide(order, cause_of(error))
-            if decisions[trial_id].end_trial and not decisions[trial_id].charge_attempt:
-                self._dispatcher.end_trial(run_id, trial_id)
-            else:
-                is_charged = decisions[trial_id].charge_attempt
-                self._dispatcher.requeue_trial(run_id, trial_id, order.slot_id, charge_attempt=is_charged)
-            effects += await self._carry_out(order, error, decisions, now_seconds)
+            if error is not None:
+                effects += await self._carry_out(order, error, cause_of(error), now_seconds)
         return effects
 
     async def stuck(self, message: SlotStuck, now_seconds: float) -> list[Effect]:
@@ -141,23 +127,29 @@ class Retries:
             for one in order.by_trial()
         }
 
-    async def _carry_out(
-        self, order: Order, error: EasemlError, decisions: dict[int, RetryDecision], now_seconds: float
-    ) -> list[Effect]:
-        """Carry out what is decided about a unit, once its trials are queued again or have ended."""
-        decision = decisions[order.unit.trial_id]
+    async def _carry_out(self, order: Order, error: EasemlError, cause: Cause, now_seconds: float) -> list[Effect]:
+        """Decide about a unit whose slot is free again, requeue or end its trials, and see to what else follows."""
+        decisions, unit = self._decide(order, cause), order.unit
+        decision = decisions[unit.trial_id]
         if decision.end_service:
             raise error
+        if decision.end_trial and not decision.charge_attempt and unit.run_id in self._dispatcher.runs:
+            await self._end_trial(order, str(error))
+            return []
+        for one in order.by_trial():
+            self._dispatcher.requeue(
+                unit.run_id, one.unit.trial_id, order.slot_id, charge_attempt=decision.charge_attempt
+            )
         if decision.confirm_lease:
             await self._lease.confirm()
         if decision.pause_all:
             await self._pause_all(order, error, now_seconds, decision.requeue_after_seconds)
         elif decision.pause_run:
-            self.pause_run(order.unit.run_id, now_seconds)
+            self.pause_run(unit.run_id, now_seconds)
+        elif cause is Cause.SERVER_CRASHED:
+            await self.count_crashes()
         elif decision.charge_attempt:
             return await self._count_attempts(order, error, decisions)
-        elif decision.end_trial and order.unit.run_id in self._dispatcher.runs:
-            await self._end_trial(order, str(error))
         return []
 
     async def _pause_all(self, order: Order, error: EasemlError, now_seconds: float, pause_seconds: float) -> None:
@@ -199,8 +191,3 @@ class Retries:
         await self._lease.confirm()
         await self._runs.fail_trial(run_id, trial_id, reason)
         self._procedures.trial_changed(run_id, trial_id)
-
-    async def _charge(self) -> None:
-        """Record at once the time of failed units, because it is recorded nowhere else."""
-        with contextlib.suppress(OutOfSpace):
-            await self._failed_time.charge()

@@ -64,14 +64,14 @@ class OpenRun:
 
     def wants_slots(self) -> bool:
         """Return whether something could start if there were a shared slot: a trial, a pilot, or an arm."""
-        if self.is_over or self.is_aside or self.allocation.has_own_slots:
+        if self.is_over or self.is_aside or self.allocation.has_reserved_slots:
             return False
         work = self.work
         return self.arms.has_unopened() or any(each not in work.busy for each in (*work.trials, *work.timing))
 
-    def n_claims(self, placement: Placement, n_working: int) -> int:
+    def slot_demand(self, placement: Placement, n_working: int) -> int:
         """Count the slots in service that the trials of open arms could have at once."""
-        return 0 if self.is_over or self.is_aside else self.allocation.n_claims(placement, n_working)
+        return 0 if self.is_over or self.is_aside else self.allocation.slot_demand(placement, n_working)
 
     def is_saturated(self, placement: Placement) -> bool:
         """Return whether another arm would find no slot: bound partitions have fewer slots than trials are open."""
