@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from easeml_db.coordinator.carried_over import CarriedOver
+from easeml_db.coordinator.crashes import CarriedOver
 from easeml_db.coordinator.effects import CancelUnits, CutTraining, Effect, HandleMessages, OpenSlots, Stop, Work
 from easeml_db.coordinator.message_handling import handle
 from easeml_db.coordinator.orders import order_of

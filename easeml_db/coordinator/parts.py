@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from easeml_db.coordinator.allocation_records import AllocationRecords
 from easeml_db.coordinator.arm_opening import ArmOpening
-from easeml_db.coordinator.carried_over import CarriedOver
-from easeml_db.coordinator.crashes import Crashes
+from easeml_db.coordinator.crashes import CarriedOver, Crashes
 from easeml_db.coordinator.failed_time import FailedTime
 from easeml_db.coordinator.instance_keeping import InstanceKeeping
 from easeml_db.coordinator.lease import Lease

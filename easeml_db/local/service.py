@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from easeml_db.coordinator.carried_over import CarriedOver
 from easeml_db.coordinator.counters import Counters
+from easeml_db.coordinator.crashes import CarriedOver
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import Message, StopRequested

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.coordinator.carried_over import CarriedOver
+from easeml_db.coordinator.crashes import CarriedOver
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports.messages import Order, SlotReady, UnitFailed
 from easeml_db.coordinator.settings import Settings
