@@ -24,6 +24,7 @@ from comparison.measuring import Row
 from psycopg.rows import dict_row
 from workload import Session, Workload, private_server
 
+from easeml_db.coordinator.effects import HandleMessages
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
@@ -123,13 +124,10 @@ async def _decide(dsn: str, owner: Session, run_id: int, n_epochs: int) -> tuple
     """Decide after each further result; return the steps of the first decision and of the others."""
     dispatcher, inbox = Dispatcher(), QueueInbox()
 
-    async def meanwhile(timeout_seconds: float) -> None:
-        await inbox.next(timeout_seconds)
-
     async with postgres_ports(dsn, inbox, WallClock()) as ports:
         lease = Lease(ports.lease)
         await lease.acquire()
-        runner = ProcedureRunner(ports.searches, ports.runs, lease, dispatcher, meanwhile)
+        runner = ProcedureRunner(ports.searches, ports.runs, lease, dispatcher)
         run = await ports.runs.read(run_id)
         assert run is not None
         dispatcher.put_run(run)
@@ -144,7 +142,9 @@ async def _decide(dsn: str, owner: Session, run_id: int, n_epochs: int) -> tuple
             steps = Steps()
             with steps.taken():
                 await asyncio.sleep(0)  # what this benchmark does itself is no step of a decision
-                await runner.decide(time.time())
+                async for effect in runner.decide(time.time()):
+                    if isinstance(effect, HandleMessages):
+                        await inbox.next(effect.wait_seconds)
                 await asyncio.sleep(0)
             found.append(steps)
         await ports.executor.close()

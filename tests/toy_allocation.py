@@ -21,5 +21,5 @@ class OneAfterAnother(Allocation):
         trial = max(self.work.trials.values(), key=lambda each: each.trial_number)
         return Choice([Start((next_unit(trial),), (idle[0],))], held)
 
-    def n_claims(self, placement, n_working):
+    def slot_demand(self, placement, n_working):
         return 1

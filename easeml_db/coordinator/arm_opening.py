@@ -188,10 +188,10 @@ class ArmOpening:
         """Return the runs that may open no arm because no slot is free for it; None: no run may. The tenant whose turn
         it is may open an arm all the same, if it has none open, because it is served first.
         """
-        if self._dispatcher.claims.n_unclaimed() > 0:
+        if self._dispatcher.demand.n_spare_slots() > 0:
             return []
         first = self._turns.first
-        if first is None or not self._dispatcher.runs.is_shared() or self._dispatcher.claims.has_claims(first):
+        if first is None or not self._dispatcher.runs.is_shared() or self._dispatcher.demand.has_demand(first):
             return None
         return [each.run_id for each in self._dispatcher.runs if each.run.tenant != first]
 
@@ -200,13 +200,13 @@ class ArmOpening:
         self._refused = {run_id: until for run_id, until in self._refused.items() if until > now_seconds}
         if await self._open_for_races(now_seconds):
             return True
-        with_own_slots, passed_over = self._dispatcher.claims.runs_with_own_slots(), self._passed_over()
-        waiting = {*self._dispatcher.claims.runs_without_claim(), *self._refused}
+        with_reserved_slots, passed_over = self._dispatcher.demand.runs_with_reserved_slots(), self._passed_over()
+        waiting = {*self._dispatcher.demand.blocked_runs(), *self._refused}
         if passed_over is not None:
-            blocked = {*waiting, *self._kept_waiting(now_seconds), *passed_over, *with_own_slots}
+            blocked = {*waiting, *self._kept_waiting(now_seconds), *passed_over, *with_reserved_slots}
             if await self._open(now_seconds, blocked):
                 return True
-        to_spare = self._dispatcher.claims.runs_with_own_slots_to_spare() if with_own_slots else []
+        to_spare = self._dispatcher.demand.runs_with_reserved_slots_to_spare() if with_reserved_slots else []
         if not to_spare:
             return False
         others = {each.run_id for each in self._dispatcher.runs}.difference(to_spare)
@@ -254,7 +254,7 @@ class ArmOpening:
 
     def _kept_waiting(self, now_seconds: float) -> list[int]:
         """Return the runs served already, while a newcomer is timed: its turn is before their next, for a moment."""
-        served = self._pool.served_runs() if self._dispatcher.claims.is_newcomer_timed() else []
+        served = self._pool.served_runs() if self._dispatcher.demand.is_newcomer_timed() else []
         if not served:
             self._held_since = None  # the interval begins once a tenant waits
             return []

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 
 from easeml_db.coordinator.ports.inbox import Inbox
 from easeml_db.coordinator.ports.messages import Order, UnitFailed
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.errors import EasemlError, ServerCrashed
+
+
+@dataclass
+class CarriedOver:
+    """What a coordinator has not recorded yet, kept for the next one if the server goes away: units during which the
+    server crashed, and slot seconds of failed units by tenant.
+    """
+
+    crashed: list[UnitFailed] = field(default_factory=list)
+    slot_seconds: dict[str, float] = field(default_factory=dict)
 
 
 class Crashes:
@@ -33,8 +44,8 @@ class Crashes:
         self._crashed += found
         return found
 
-    async def told(self) -> AsyncIterator[tuple[Order, int, EasemlError]]:
-        """Tell the tables; yield each order with how often its unit has met a crash, and the error."""
+    async def counted(self) -> AsyncIterator[tuple[Order, int, EasemlError]]:
+        """Record the crashes; yield each order with how often its unit has met a crash, and the error."""
         while self._crashed:
             error = self._crashed[0].error
             for order in self._crashed[0].order.by_trial():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from easeml_db.errors import EasemlError, InvalidData, OutOfSpace, ServerUnavailable, StandbyOnly
@@ -10,28 +10,12 @@ from easeml_db.errors import EasemlError, InvalidData, OutOfSpace, ServerUnavail
 NOT_THE_RUNS_FAULT = (OutOfSpace, ServerUnavailable, StandbyOnly)
 
 
-class FaultOfOthers(Exception):
-    """An error of work for other runs, raised while a run was waited for: not that run's fault."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-async def for_others(work: Awaitable[None]) -> None:
-    """Await work for others in the midst of a run's. Raises FaultOfOthers."""
-    try:
-        await work
-    except Exception as error:
-        raise FaultOfOthers(error) from error
-
-
 @contextmanager
 def faults_of(run_id: int) -> Iterator[None]:
     """Raise as InvalidData any error that invalid rows of a run cause in code that expects valid ones."""
     try:
         yield
-    except (EasemlError, AssertionError, FaultOfOthers):
+    except (EasemlError, AssertionError):
         raise
     except Exception as error:
         text = str(error).partition("\n")[0]

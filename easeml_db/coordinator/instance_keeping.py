@@ -7,9 +7,10 @@ coordinator that takes over finds all of them, starts none twice and forgets non
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 
+from easeml_db.coordinator.effects import Effect, OpenSlots
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.ports.clock import Clock
 from easeml_db.coordinator.ports.instances import InstanceStore, Provisioner
@@ -33,16 +34,10 @@ class InstanceKeeping:
     """The coordinator's view of instances; `failures` are reported to the planner of their run."""
 
     def __init__(
-        self,
-        store: InstanceStore,
-        provisioner: Provisioner,
-        lease: Lease,
-        board: SlotBoard,
-        clock: Clock,
-        open_slots: Callable[[], Awaitable[None]],
+        self, store: InstanceStore, provisioner: Provisioner, lease: Lease, board: SlotBoard, clock: Clock
     ) -> None:
         self._store, self._provisioner, self._lease = store, provisioner, lease
-        self._board, self._clock, self._open_slots = board, clock, open_slots
+        self._board, self._clock = board, clock
         self._known: dict[int, Instance] = {}
         self._stopping: dict[int, float] = {}  # stop requested; until when it is not requested again
         self._failures: dict[int, list[str]] = {}  # by run
@@ -124,23 +119,25 @@ class InstanceKeeping:
             self._since[number] = self._clock.now_seconds()
             await self._provisioner.start(self._known[number])
 
-    async def release(self, instance_ids: Collection[int]) -> None:
+    async def release(self, instance_ids: Collection[int]) -> list[Effect]:
         """Give instances no more units, and stop each once it is idle."""
         for instance_id in instance_ids:
             with contextlib.suppress(NotFound):
                 await self._lease.write(self._store.release(instance_id))
-        if instance_ids:
-            await self._read(instance_ids)
-            await self._open_slots()
+        if not instance_ids:
+            return []
+        await self._read(instance_ids)
+        return [OpenSlots()]
 
-    async def settle(self, now_seconds: float) -> None:
+    async def settle(self, now_seconds: float) -> list[Effect]:
         """Stop the released instances whose units have ended, and record again what a lock of somebody's transaction
         prevented.
         """
+        effects: list[Effect] = []
         if self._unrecorded_until <= now_seconds:
             unrecorded, self._unrecorded = self._unrecorded, []
             for message in unrecorded:
-                await self.heard(message)
+                effects += await self.heard(message)
         for instance in list(self._known.values()):
             is_due = instance.status == "releasing" and self._stopping.get(instance.instance_id, 0.0) <= now_seconds
             if is_due and not self.n_busy(instance):
@@ -149,6 +146,7 @@ class InstanceKeeping:
                     instance = self._known[instance.instance_id]
                 self._stopping[instance.instance_id] = float("inf")
                 await self._provisioner.stop(instance)
+        return effects
 
     def moments(self) -> list[float]:
         """Return when an instance is to be stopped again, or something to be recorded that could not be."""
@@ -156,51 +154,52 @@ class InstanceKeeping:
 
     # What is heard of them
 
-    async def heard(self, message: InstanceMessage) -> None:
+    async def heard(self, message: InstanceMessage) -> list[Effect]:
         """Record what became of an instance; later if its rows are locked."""
         try:
-            await self._heard(message)
+            return await self._heard(message)
         except NotFound:
             self._unrecorded.append(message)
             self._unrecorded_until = self._clock.now_seconds() + RECORD_AGAIN_SECONDS
+            return []
 
-    async def _heard(self, message: InstanceMessage) -> None:
+    async def _heard(self, message: InstanceMessage) -> list[Effect]:
         """Record what became of an instance. A message about one that is gone is ignored."""
         instance = self._known.get(message.instance_id)
         if isinstance(message, ProgramSaid):
             await self._store.keep_call(message.instance_id, message.program, message.outcome, message.output)
         elif instance is None:
-            return
+            return []
         elif isinstance(message, InstanceBilled):
             await self._store.billed(instance.instance_id)
             if instance.billed_seconds is None:
                 self._known[instance.instance_id] = replace(instance, billed_seconds=self._clock.now_seconds())
         elif isinstance(message, InstanceUp):
-            await self._is_up(instance, message.device)
+            return await self._is_up(instance, message.device)
         elif isinstance(message, InstanceDown):
-            await self._end(instance, "released")
+            return await self._end(instance, "released")
         elif message.is_stopping:
-            await self.release([instance.instance_id] if instance.status != "releasing" else [])
             self._stopping[instance.instance_id] = self._clock.now_seconds() + STOP_AGAIN_SECONDS
+            return await self.release([instance.instance_id] if instance.status != "releasing" else [])
         else:
             self._failed(instance, message.reason)
-            await self._end(instance, "failed", message.reason)
+            return await self._end(instance, "failed", message.reason)
+        return []
 
     def _failed(self, instance: Instance, reason: str) -> None:
         self._failures.setdefault(instance.run_id, []).append(reason)
         self._n_in_a_row[instance.run_id] = self.n_failures(instance.run_id) + 1
 
-    async def _is_up(self, instance: Instance, device: str | None) -> None:
+    async def _is_up(self, instance: Instance, device: str | None) -> list[Effect]:
         if instance.status != "requested":
-            return
+            return []
         if not await self._lease.write(self._store.attach(instance.instance_id, device)):
             self._failed(instance, "no slot of this server is to be had")
-            await self.release([instance.instance_id])
-            return
+            return await self.release([instance.instance_id])
         self._n_in_a_row.pop(instance.run_id, None)
         self._since[instance.instance_id] = self._clock.now_seconds()
         await self._read([instance.instance_id])
-        await self._open_slots()
+        return [OpenSlots()]
 
     async def _read(self, instance_ids: Collection[int]) -> None:
         """Read instances from the tables again, so that slots taken for them leave the shared slots."""
@@ -208,11 +207,11 @@ class InstanceKeeping:
             {each.instance_id: each for each in await self._store.alive() if each.instance_id in instance_ids}
         )
 
-    async def _end(self, instance: Instance, status: str, reason: str | None = None) -> None:
+    async def _end(self, instance: Instance, status: str, reason: str | None = None) -> list[Effect]:
         cost = instance.cost_at(self._clock.now_seconds())
         await self._lease.write(self._store.end(instance.instance_id, status, cost, reason))
         self._known.pop(instance.instance_id, None)
         self._stopping.pop(instance.instance_id, None)
         self._since.pop(instance.instance_id, None)
         self._ended_cost[instance.run_id] = self._ended_cost.get(instance.run_id, 0.0) + cost
-        await self._open_slots()
+        return [OpenSlots()]

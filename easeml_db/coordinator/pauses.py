@@ -1,43 +1,62 @@
-"""Paused runs: an open transaction of somebody else has locked their rows, and slots work for other runs meanwhile."""
+"""Pauses in force: of runs, of all units, of a procedure's questions. How long each is, `decisions.retry` says."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
 
-from easeml_db.decisions.hopper.dispatch.open_runs import OpenRuns
-
-FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.1, 5.0  # twice as long each time
+Key = TypeVar("Key", bound=Hashable)
 
 
-class Pauses:
-    """Which runs are aside, and until when. A pause that ends lets the run try again, and ends no other."""
+class Pauses(Generic[Key]):
+    """What is paused, until when, and for the how many-th time in a row."""
 
-    def __init__(self, runs: OpenRuns) -> None:
-        self._runs = runs
-        self._until: dict[int, float] = {}
-        self._seconds: dict[int, float] = {}  # of the last pause, until a unit of the run is recorded
+    def __init__(self) -> None:
+        self._until: dict[Key, float] = {}
+        self._n_in_a_row: dict[Key, int] = {}
 
-    def put_aside(self, run_id: int, now_seconds: float) -> None:
-        """Start nothing of a run for a while."""
-        if run_id not in self._runs or run_id in self._runs.aside():
-            return
-        seconds = min(2 * self._seconds.get(run_id, FIRST_PAUSE_SECONDS / 2), LAST_PAUSE_SECONDS)
-        self._seconds[run_id], self._until[run_id] = seconds, now_seconds + seconds
-        self._runs.put_aside(run_id)
+    def n_in_a_row(self, key: Key) -> int:
+        """Count the pauses since something went well."""
+        return self._n_in_a_row.get(key, 0)
 
-    def recorded(self, run_id: int) -> None:
-        """Begin with short pauses again: nothing is in the way of the run."""
-        if self._seconds:
-            self._seconds.pop(run_id, None)
+    def is_paused(self, key: Key, now_seconds: float) -> bool:
+        """Return whether a pause is under way."""
+        return now_seconds < self._until.get(key, -math.inf)
 
-    def take_back(self, now_seconds: float) -> None:
-        """Go on with the runs whose pause is over."""
-        for run_id in [run_id for run_id, until in self._until.items() if until <= now_seconds]:
-            del self._until[run_id]
-            self._runs.take_back(run_id)
-        if len(self._seconds) > len(self._until):
-            self._seconds = {run_id: seconds for run_id, seconds in self._seconds.items() if run_id in self._runs}
+    def begin(self, key: Key, now_seconds: float, pause_seconds: float) -> bool:
+        """Begin a pause unless one is under way; return whether it has begun."""
+        if self.is_paused(key, now_seconds):
+            return False
+        self._until[key] = now_seconds + pause_seconds
+        self._n_in_a_row[key] = self.n_in_a_row(key) + 1
+        return True
 
-    def until(self) -> float:
-        """Return when the next pause is over; infinity when no run is aside."""
+    def went_well(self, key: Key) -> None:
+        """Count pauses from zero again; one under way continues."""
+        self._n_in_a_row.pop(key, None)
+
+    def forget(self, key: Key) -> None:
+        """End a pause, and the row of them."""
+        self._until.pop(key, None)
+        self._n_in_a_row.pop(key, None)
+
+    def take_ended(self, now_seconds: float) -> list[Key]:
+        """Return the keys whose pause is over, each once."""
+        ended = [key for key, until in self._until.items() if until <= now_seconds]
+        for key in ended:
+            del self._until[key]
+        return ended
+
+    def forget_unless(self, is_open: Callable[[Key], bool]) -> None:
+        """Forget the counts of keys that are gone."""
+        if len(self._n_in_a_row) > len(self._until):
+            self._n_in_a_row = {key: n for key, n in self._n_in_a_row.items() if is_open(key)}
+
+    def next_end(self) -> float:
+        """Return when the next pause is over; infinity where there is none."""
         return min(self._until.values(), default=math.inf)
+
+    def first_end(self, keys: Iterable[Key]) -> float:
+        """Return when the first of these keys is not paused: 0 for one that is not; infinity of none."""
+        return min((self._until.get(key, 0.0) for key in keys), default=math.inf)

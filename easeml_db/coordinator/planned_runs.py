@@ -7,10 +7,10 @@ when other tenants want slots. It ends with what it has once continuing would ex
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from easeml_db.coordinator.arm_opening import ArmOpening
+from easeml_db.coordinator.effects import CutTraining, Effect
 from easeml_db.coordinator.faults import faults_of
 from easeml_db.coordinator.instance_keeping import InstanceKeeping
 from easeml_db.coordinator.lease import Lease
@@ -23,12 +23,12 @@ from easeml_db.decisions.hopper.dispatch.open_run import OpenRun
 from easeml_db.decisions.planner.job import StageKey
 from easeml_db.decisions.planner.replanning import Circumstances, Rest, leaves_plan, replan
 from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan, StageRecord, stages_under_way
+from easeml_db.decisions.retry import INSTANCE_PAUSE
 from easeml_db.errors import EasemlError, InvalidArgument, InvalidData
 
 LEAST_CHECK_SECONDS, CHECK_SHARE = 2.0, 0.02  # of the time that the plan takes: how often a run is forecast
 RESTS = 20  # times as long as that took: meanwhile the loop did nothing else, and slots waited for it
 MOST_FAILURES = 12  # of instances, one after another and none there: then the run fails
-FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
 FAILURES_BEFORE_REPLAN = 3
 CUT_SECONDS = 2.0  # how long it takes to cut units short and stop instances, at most, where that goes well
 
@@ -59,34 +59,34 @@ class PlannedRuns:
         dispatcher: Dispatcher,
         arms: ArmOpening,
         instances: InstanceKeeping,
-        end_run: Callable[[int], Awaitable[None]],
         *,
         clock: Clock,
         is_replanning: bool = True,
     ) -> None:
         self._clock, self._is_replanning = clock, is_replanning
         self._plans, self._run_store, self._lease = plans, runs, lease
-        self._dispatcher, self._arms, self._instances, self._end_run = dispatcher, arms, instances, end_run
+        self._dispatcher, self._arms, self._instances = dispatcher, arms, instances
         self._sizing = Sizing(dispatcher, arms, instances)
         self._followed: dict[int, Followed] = {}
         self._unlimited: set[int] = set()  # runs that may cost whatever they cost
 
-    async def look(self, now_seconds: float) -> None:
+    async def look(self, now_seconds: float) -> list[Effect]:
         """Request and release instances until all planned runs have what their stages need."""
         planned = self._dispatcher.planned_runs()
+        effects: list[Effect] = []
         if not (planned or self._followed or self._instances):
-            return
+            return effects
         for run_id in self._followed.keys() - planned:
             await self._end_stage(self._followed.pop(run_id), now_seconds)
         for run_id in self._instances.runs() - planned:
-            await self._instances.release(self._left_over(run_id))
+            effects += await self._instances.release(self._left_over(run_id))
         for run_id in list(planned):  # a run that cannot be served leaves them
             try:
                 with faults_of(run_id):
-                    await self._follow(self._dispatcher.runs[run_id], now_seconds)
+                    effects += await self._follow(self._dispatcher.runs[run_id], now_seconds)
             except (InvalidArgument, InvalidData) as error:  # of this run's plan, its price list or its times
                 await self._arms.fail(run_id, str(error))
-        await self._instances.settle(now_seconds)
+        return effects
 
     def _left_over(self, run_id: int) -> list[int]:
         """Return the instances to release of a run that is over. If only its last test is due, it keeps an instance
@@ -102,31 +102,32 @@ class PlannedRuns:
         moments += self._instances.moments()
         return min((moment for moment in moments if moment > now_seconds), default=math.inf)
 
-    async def _follow(self, open_run: OpenRun, now: float) -> None:
+    async def _follow(self, open_run: OpenRun, now: float) -> list[Effect]:
         followed = self._followed.get(open_run.run_id)
         if followed is None:
             followed = await self._begin(open_run, now)
         if followed is None:
-            return
+            return []
         if open_run.is_over:
-            await self._instances.release([each.instance_id for each in self._instances.of(open_run.run_id)])
-            return
+            return await self._release_all(open_run.run_id)
         await self._count_failures(followed, now)
         if open_run.run_id not in self._dispatcher.runs:
-            return
+            return []
         await self._find_stage(followed, open_run, now)
         if self._cost(followed, now + CUT_SECONDS) >= (followed.plan.max_cost or math.inf):
             await self._run_store.note(
                 open_run.run_id, None, "max_cost", "max_cost is reached: it ends with what it has"
             )
-            await self._end_run(open_run.run_id)
-            await self._instances.release([each.instance_id for each in self._instances.of(open_run.run_id)])
-            return
+            self._arms.end_budget(open_run.run_id)
+            return [CutTraining(open_run.run_id), *await self._release_all(open_run.run_id)]
         if now >= followed.next_check:
             await self._check(followed, now)
             now, began = self._clock.now_seconds(), now
             followed.next_check = max(followed.next_check, now + RESTS * (now - began))
-        await self._resize(followed, open_run, now)
+        return await self._resize(followed, open_run, now)
+
+    async def _release_all(self, run_id: int) -> list[Effect]:
+        return await self._instances.release([instance.instance_id for instance in self._instances.of(run_id)])
 
     async def _begin(self, open_run: OpenRun, now: float) -> Followed | None:
         plan = await self._plans.read(open_run.run_id)
@@ -268,7 +269,7 @@ class PlannedRuns:
         if followed.record is not None:
             followed.record = replace(followed.record, n_failures=followed.record.n_failures + len(failures))
         followed.next_check = now  # what it means for the deadline is to be found out
-        followed.retry_at = now + min(FIRST_RETRY_SECONDS * 2 ** max(0, n_failures - 1), LAST_RETRY_SECONDS)
+        followed.retry_at = now + INSTANCE_PAUSE.seconds(max(0, n_failures - 1))
         await self._run_store.note(run_id, None, "instance", f"an instance failed: {failures[-1]}")
         if n_failures >= MOST_FAILURES and not n_up:
             await self._arms.fail(run_id, f"no instance comes up: {failures[-1]}")
@@ -276,7 +277,7 @@ class PlannedRuns:
             followed.cap = n_up
             await self._replan(followed, now, f"{n_up} instances are to be had: {failures[-1]}")
 
-    async def _resize(self, followed: Followed, open_run: OpenRun, now: float) -> None:
+    async def _resize(self, followed: Followed, open_run: OpenRun, now: float) -> list[Effect]:
         """Request the instances that the stage lacks, and release those that it does not need."""
         run_id = open_run.run_id
         size = self._sizing.wanted(followed.plan, followed.planned, followed.keys, followed.n_seen, followed.cap)
@@ -285,9 +286,9 @@ class PlannedRuns:
             await self._replan(followed, now, f"instances to be had now: {size.n_instances}")
         has_stages = followed.planned.key.target_epochs > 0
         self._dispatcher.follow_plan(
-            run_id, followed.planned.width, has_own_slots=not size.is_shared, has_stages=has_stages
+            run_id, followed.planned.width, has_reserved_slots=not size.is_shared, has_stages=has_stages
         )
-        await self._instances.release(self._sizing.surplus(run_id, size))
+        effects = await self._instances.release(self._sizing.surplus(run_id, size))
         n_missing = self._sizing.n_missing(run_id, size)
         money = (followed.plan.max_cost or math.inf) - self._cost(followed, now)
         n_missing = self._sizing.n_affordable(followed.plan, size.instance_type, n_missing, money)
@@ -296,3 +297,4 @@ class PlannedRuns:
         if followed.record is not None:
             most = max(followed.record.n_slots, self._sizing.n_slots_up(run_id))
             followed.record = replace(followed.record, n_slots=most)
+        return effects

@@ -7,49 +7,38 @@ about. All other knowledge of a run is the dispatcher's.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection, Mapping
 
-from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, FaultOfOthers, faults_of, for_others
+from easeml_db.coordinator.effects import HandleMessages, Work
+from easeml_db.coordinator.faults import NOT_THE_RUNS_FAULT, faults_of
 from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.pauses import Pauses
 from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.coordinator.ports.searches import SearchStore
 from easeml_db.coordinator.questions import Answer, Question, covers_all_arms
 from easeml_db.coordinator.trial_histories import TrialHistories
 from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
-from easeml_db.decisions.procedures.contract import Procedure
+from easeml_db.decisions.procedures.contract import Procedure, TrialHistory
+from easeml_db.decisions.retry import QUESTION_PAUSE
 from easeml_db.errors import EasemlError, NotFound, StaleLease
 from easeml_db.words.run import Run
 from easeml_db.words.training_unit import TrainingUnit
 
-# If the rows of trials are locked, the runner asks again after this time, doubled each time.
-FIRST_HOLD_SECONDS, LAST_HOLD_SECONDS = 0.02, 1.0
+LOOK_SECONDS = 0.01  # between two looks whether a long question is answered
 DECISIONS_AT_ONCE = 200  # in one transaction, which takes tens of milliseconds
 
 
 class ProcedureRunner:
-    """One procedure inside every open arm of the runs that have a search, or one for all arms of a run.
+    """One procedure inside every open arm of the runs that have a search, or one for all arms of a run."""
 
-    `meanwhile` lets units of others go on: as long as a procedure thinks, and where much is read or recorded.
-    """
-
-    def __init__(
-        self,
-        searches: SearchStore,
-        runs: RunStore,
-        lease: Lease,
-        dispatcher: Dispatcher,
-        meanwhile: Callable[[float], Awaitable[None]],
-    ) -> None:
+    def __init__(self, searches: SearchStore, runs: RunStore, lease: Lease, dispatcher: Dispatcher) -> None:
         self._searches, self._run_store, self._lease, self._dispatcher = searches, runs, lease, dispatcher
-        self._meanwhile, self._histories = meanwhile, TrialHistories(searches)
+        self._histories = TrialHistories(searches)
         self._procedures: dict[int, Procedure] = {}  # by arm
         self._due: dict[tuple[int, int], None] = {}  # run and arm, in the order in which something happened
-        self._held: dict[tuple[int, int], float] = {}  # until when these are passed over
         self._failed: dict[int, str] = {}  # runs whose procedure cannot go on, with the reason
-        self._pauses: dict[tuple[int, int], float] = {}  # how long they were passed over for the last time
+        self._pauses: Pauses[tuple[int, int]] = Pauses()  # of arms of which somebody holds rows
         self._waiting: set[int] = set()  # runs that train nothing until another of their arms is opened
-        self._has_waited = False  # whether the last question took long
         self._pruned_bytes = 0
 
     # What happens
@@ -68,7 +57,7 @@ class ProcedureRunner:
             self._histories.forget([arm.arm_id])
             self._procedures.pop(arm.arm_id, None)
             self._due.pop((run_id, arm.arm_id), None)
-            self._pauses.pop((run_id, arm.arm_id), None)
+            self._pauses.forget((run_id, arm.arm_id))
 
     def arm_opened(self, run_id: int, arm_id: int) -> None:
         """Ask about an arm: its trials may run now."""
@@ -99,33 +88,23 @@ class ProcedureRunner:
 
     # What follows
 
-    async def decide(self, now_seconds: float) -> int:
+    async def decide(self, now_seconds: float) -> Work:
         """Ask about every arm of which something has happened, until nothing follows any more, or one has taken long:
-        then others have their turn. Return the bytes of states that were pruned."""
-        await self._decide_all(now_seconds)
-        pruned_bytes, self._pruned_bytes = self._pruned_bytes, 0
-        return pruned_bytes
-
-    async def _decide_all(self, now_seconds: float) -> None:
-        if not self._due:
-            self._held.clear()
-            return
-        self._held = {key: until for key, until in self._held.items() if until > now_seconds and key in self._due}
-        while due := next((key for key in self._due if key not in self._held), None):
+        then others have their turn.
+        """
+        self._pauses.take_ended(now_seconds)
+        while due := next((key for key in self._due if not self._pauses.is_paused(key, now_seconds)), None):
             del self._due[due]
             run_id, arm_id = due
             run = self._searched(run_id)
             if run is None or self._dispatcher.runs[run_id].is_over:
                 continue
-            self._has_waited = False
+            has_waited = False
             try:
                 with faults_of(run_id):
-                    await self._decide(run, arm_id)
-                    await for_others(self._meanwhile(0.0))
-                self._pauses.pop(due, None)
-            except FaultOfOthers as fault:
-                self._due[due] = None
-                raise fault.error from fault.error.__cause__
+                    async for effect in self._decide(run, arm_id):
+                        has_waited = True
+                        yield effect
             except (NotFound, StaleLease):  # the tables may be ahead of what is known
                 self._histories.forget(arm.arm_id for arm in run.arms)
                 self._hold(due, now_seconds)
@@ -134,8 +113,16 @@ class ProcedureRunner:
             except EasemlError as error:
                 self._dispatcher.runs.end_budget(run_id)
                 self._failed[run_id] = f"its procedure cannot go on: {error}"
-            if self._has_waited:
+            else:
+                self._pauses.went_well(due)
+                yield HandleMessages()
+            if has_waited:
                 break
+
+    def take_pruned_bytes(self) -> int:
+        """Return the bytes of states that decisions have pruned since the last call."""
+        pruned_bytes, self._pruned_bytes = self._pruned_bytes, 0
+        return pruned_bytes
 
     def take_failed(self) -> dict[int, str]:
         """Return the runs whose procedure cannot continue, with the reason, each once."""
@@ -148,35 +135,60 @@ class ProcedureRunner:
 
     def held_until(self) -> float:
         """Return when an arm is to be asked about without a message: 0 for at once, infinity when none is."""
-        return min((self._held.get(key, 0.0) for key in self._due), default=math.inf)
-
-    async def _go_on_beside(self, timeout_seconds: float) -> None:
-        self._has_waited = True
-        await for_others(self._meanwhile(timeout_seconds))
+        return self._pauses.first_end(self._due)
 
     def _hold(self, due: tuple[int, int], now_seconds: float) -> None:
         """Ask about an arm later, because its rows may be locked."""
-        self._pauses[due] = min(2 * self._pauses.get(due, FIRST_HOLD_SECONDS / 2), LAST_HOLD_SECONDS)
-        self._due[due], self._held[due] = None, now_seconds + self._pauses[due]
+        self._due[due] = None
+        self._pauses.begin(due, now_seconds, QUESTION_PAUSE.seconds(self._pauses.n_in_a_row(due)))
 
-    async def _decide(self, run: Run, arm_id: int) -> None:
-        """Ask about one arm, and carry out what follows."""
+    async def _decide(self, run: Run, arm_id: int) -> Work:
+        """Ask about one arm, and carry out what follows. As long as its procedure thinks, and where much is read or
+        recorded, others go on.
+        """
         arms = [arm for arm in run.arms if arm.arm_id == arm_id or covers_all_arms(run)]
-        known = {arm.arm_id: await self._histories.of_arm(run, arm.arm_id, self._go_on_beside) for arm in arms}
+        trials: dict[int, Mapping[int, TrialHistory]] = {}
+        for arm in arms:
+            async for effect in self._histories.read(run, arm.arm_id):
+                yield effect
+            trials[arm.arm_id] = self._histories.of_arm(arm.arm_id)
         is_open = self._dispatcher.runs[run.run_id].arms.is_open
         held = {arm.arm_id for arm in arms if not is_open(arm.arm_id)}
-        question = Question(run, arm_id, arms, known, held, self._procedures.get(arm_id))
-        answer = await self._searches.answer(question.answer, self._go_on_beside)
+        pending = self._searches.ask(Question(run, arm_id, arms, trials, held, self._procedures.get(arm_id)).answer)
+        while not pending.done():
+            yield HandleMessages(LOOK_SECONDS)
+        answer = pending.result()
         if self._searched(run.run_id) is None:  # it ended meanwhile
             return
         self._procedures[arm_id] = answer.procedure
         (self._waiting.add if answer.is_waiting else self._waiting.discard)(run.run_id)
         for arm in arms if answer.is_end else ():
             self._dispatcher.runs.end_search(run.run_id, arm.arm_id)
-        if not answer.rows or not await self._carry_out(run, answer):
-            return
-        await self._run_store.note(run.run_id, None, "procedure", answer.words)
-        latest = self._searched(run.run_id)
+        async for effect in self._record(run, answer):
+            yield effect
+        if answer.rows and self._searched(run.run_id) is not None:
+            await self._take_over(run.run_id, arm_id, answer)
+
+    async def _record(self, run: Run, answer: Answer) -> Work:
+        """Record decisions in parts, so that nobody waits long for one transaction. If the run ends meanwhile, the rest
+        follows from asking again.
+        """
+        parts = [
+            (arm_id, rows[begin : begin + DECISIONS_AT_ONCE])
+            for arm_id, rows in answer.rows
+            for begin in range(0, len(rows), DECISIONS_AT_ONCE)
+        ]
+        for number, (arm_id, rows) in enumerate(parts):
+            if number:
+                yield HandleMessages()
+            if self._searched(run.run_id) is None:
+                return
+            self._pruned_bytes += await self._lease.write(self._searches.apply_decisions(run, arm_id, rows))
+
+    async def _take_over(self, run_id: int, arm_id: int, answer: Answer) -> None:
+        """Tell the dispatcher what the tables hold after an answer, and ask again: what follows may be certain."""
+        await self._run_store.note(run_id, None, "procedure", answer.words)
+        latest = self._searched(run_id)
         renewed = None if latest is None else await self._run_store.read_again(latest)
         if renewed is not None:
             self._dispatcher.put_run(renewed)
@@ -184,20 +196,4 @@ class ProcedureRunner:
             for of_arm, rows in answer.rows:
                 numbers = (row["trial_number"] for row in rows)
                 self._histories.changed(of_arm, [ids[number] for number in numbers if number in ids])
-            self._due[run.run_id, arm_id] = None  # what follows may be certain already
-
-    async def _carry_out(self, run: Run, answer: Answer) -> bool:
-        """Record decisions in parts, so that nobody waits long for one transaction. If the run ends meanwhile, the rest
-        follows from asking again. Return whether all are recorded.
-        """
-        is_first = True
-        for arm_id, rows in answer.rows:
-            for begin in range(0, len(rows), DECISIONS_AT_ONCE):
-                if not is_first:
-                    await self._go_on_beside(0.0)
-                    if self._searched(run.run_id) is None:
-                        return False
-                is_first = False
-                write = self._searches.apply_decisions(run, arm_id, rows[begin : begin + DECISIONS_AT_ONCE])
-                self._pruned_bytes += await self._lease.write(write)
-        return True
+            self._due[run_id, arm_id] = None

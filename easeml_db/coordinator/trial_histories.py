@@ -4,8 +4,9 @@ run are read again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from easeml_db.coordinator.effects import HandleMessages, Work
 from easeml_db.coordinator.ports.searches import SearchStore
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.errors import NotFound
@@ -33,34 +34,33 @@ class TrialHistories:
             self._known.pop(arm_id, None)
             self._changed.pop(arm_id, None)
 
-    async def of_arm(
-        self, run: Run, arm_id: int, meanwhile: Callable[[float], Awaitable[None]]
-    ) -> Mapping[int, TrialHistory]:
-        """Return what is known of the trials of an arm, by trial number. Other runs continue between two parts of a
-        large arm; changes in that time are read the next time. Raises NotFound if the run is over, or was read anew
-        meanwhile.
+    def of_arm(self, arm_id: int) -> Mapping[int, TrialHistory]:
+        """Return what is known of the trials of an arm that has been read, by trial number."""
+        return self._known[arm_id]
+
+    async def read(self, run: Run, arm_id: int) -> Work:
+        """Read what has changed in an arm. Other runs continue between two parts of a large one; changes in that time
+        are read the next time. Raises NotFound if the run is over, or was read anew meanwhile.
         """
         try:
-            return await self._read(run, arm_id, meanwhile)
+            async for effect in self._read(run, arm_id):
+                yield effect
         except BaseException:
             self.forget([arm_id])
             raise
 
-    async def _read(
-        self, run: Run, arm_id: int, meanwhile: Callable[[float], Awaitable[None]]
-    ) -> Mapping[int, TrialHistory]:
+    async def _read(self, run: Run, arm_id: int) -> Work:
         changed = sorted(self._changed.pop(arm_id, ()))
         if arm_id not in self._known:
             self._known[arm_id] = {}  # from now on changes are noted
             self._put(arm_id, await self._searches.trial_history(run, arm_id))
         for begin in range(0, len(changed), READ_AT_ONCE):
             if begin:
-                await meanwhile(0.0)
+                yield HandleMessages()
                 if arm_id not in self._known:
                     raise NotFound(f"run {run.run_id} is over, or was read anew")
             some = changed[begin : begin + READ_AT_ONCE]
             self._put(arm_id, await self._searches.trial_history(run, arm_id, some))
-        return self._known[arm_id]
 
     def _put(self, arm_id: int, found: Sequence[TrialHistory]) -> None:
         self._known[arm_id] = {**self._known[arm_id], **{trial.trial_number: trial for trial in found}}

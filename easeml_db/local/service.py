@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from easeml_db.coordinator.carried_over import Untold
 from easeml_db.coordinator.counters import Counters
+from easeml_db.coordinator.crashes import CarriedOver
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import Message, StopRequested
@@ -86,7 +86,7 @@ async def _serve(
 ) -> None:
     stopping = asyncio.Event()
     inboxes: list[QueueInbox] = []
-    untold = Untold()
+    carried_over = CarriedOver()
 
     def stop() -> None:
         stopping.set()
@@ -104,7 +104,7 @@ async def _serve(
                 dsn,
                 inboxes[0],
                 journal.say,
-                lambda ports: Coordinator(ports, settings, untold),
+                lambda ports: Coordinator(ports, settings, carried_over),
                 counters,
                 until_idle=until_idle,
                 unit_lease_seconds=unit_lease_seconds,

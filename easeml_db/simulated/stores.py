@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -211,9 +212,14 @@ class SimulatedSearches(SimulatedPort):
         self._life.call()
         return self._tables.searches.trial_history(run, arm_id, trial_ids)
 
-    async def answer(self, question: Callable[[], Answered], meanwhile: Callable[[float], Awaitable[None]]) -> Answered:
-        """Return the answer to a question, which takes no simulated time."""
-        return question()
+    def ask(self, question: Callable[[], Answered]) -> Future[Answered]:
+        """Answer a question, which takes no simulated time."""
+        pending: Future[Answered] = Future()
+        try:
+            pending.set_result(question())
+        except Exception as error:  # noqa: BLE001 - as a thread does
+            pending.set_exception(error)
+        return pending
 
     async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none; no bytes are pruned."""

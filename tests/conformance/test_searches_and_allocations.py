@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -84,19 +83,16 @@ async def test_nothing_follows_from_trials_that_a_cancel_ended_and_a_resume_open
         await world.ports.searches.trial_history(again, arm_id)
 
 
-@pytest.mark.covers("SearchStore.answer")
+@pytest.mark.covers("SearchStore.ask")
 async def test_a_question_is_answered_or_raises_what_it_raises(world: World) -> None:
-    async def meanwhile(timeout_seconds: float) -> None:
-        await asyncio.sleep(0)
-
     stop = [StopTrial(3)]
-    assert await world.ports.searches.answer(lambda: stop, meanwhile) == stop
+    assert world.ports.searches.ask(lambda: stop).result(60) == stop
 
     def refused() -> list[TrialDecision]:
         raise EasemlError("it cannot go on")
 
     with pytest.raises(EasemlError, match="it cannot go on"):
-        await world.ports.searches.answer(refused, meanwhile)
+        world.ports.searches.ask(refused).result(60)
 
 
 @pytest.mark.covers("SearchStore.apply_decisions")

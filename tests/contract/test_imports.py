@@ -29,7 +29,17 @@ PRODUCT = ("easeml_db", "easeml_plpy", "easeml_loaders", "easeml_model")
 WORDS = ("errors", "words")
 CORES = tuple(
     f"decisions.{core}"
-    for core in ("search_space", "bandits", "tenancy", "procedures", "hopper", "trial_groups", "planner", "templates")
+    for core in (
+        "search_space",
+        "bandits",
+        "tenancy",
+        "procedures",
+        "hopper",
+        "trial_groups",
+        "planner",
+        "templates",
+        "retry",
+    )
 )
 
 # Values of decisions that cross the ports, to be written down.
@@ -53,7 +63,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(CORES, ()),
     "decisions.procedures": ("easeml_db.decisions.search_space",),
     "decisions.tenancy": ("easeml_db.decisions.bandits",),
-    "decisions.hopper": ("easeml_db.decisions.trial_groups",),
+    "decisions.trial_groups": ("easeml_db.decisions.retry",),
+    "decisions.hopper": ("easeml_db.decisions.trial_groups", "easeml_db.decisions.retry"),
     "decisions.planner": (
         "easeml_db.decisions.procedures",
         "easeml_db.decisions.search_space",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from easeml_db.decisions.procedures.contract import TrialHistory
@@ -20,9 +21,9 @@ class SearchStore(Protocol):
         Raises NotFound if the run is over, or was resumed since it was read.
         """
 
-    async def answer(self, question: Callable[[], Answered], meanwhile: Callable[[float], Awaitable[None]]) -> Answered:
-        """Return the answer to a question to a procedure. A long question runs beside the loop: until it is answered,
-        `meanwhile` is called repeatedly with the seconds for which it may wait. Raises what the question raises.
+    def ask(self, question: Callable[[], Answered]) -> Future[Answered]:
+        """Have a question to a procedure answered, and return at once: a long one is answered beside the loop. The
+        result raises what the question raises.
         """
 
     async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
+from easeml_db.decisions.retry import MAX_ATTEMPTS
 from easeml_db.decisions.trial_groups.limits import (
     THRESHOLD,
     packing_benefit,
@@ -29,7 +30,6 @@ from easeml_db.errors import InvalidArgument
 
 MIN_ITERATIONS = 3
 MIN_OVERLAP = 0.5  # of the shortest pilot of a round
-MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)

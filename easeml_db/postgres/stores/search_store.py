@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,6 @@ from easeml_db.words.run import Run
 
 # What is answered within this time is waited for: the loop would lose as much by looking for other things to do.
 SHORT_SECONDS = 0.002
-LOOK_SECONDS = 0.01
 NEVER, USUAL = 1_000_000_000, gc.get_threshold()[2]
 
 
@@ -43,13 +42,11 @@ class PostgresSearches:
             raise NotFound(f"run {run.run_id} is over, or was resumed meanwhile")
         return await made_of(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])
 
-    async def answer(self, question: Callable[[], Answered], meanwhile: Callable[[float], Awaitable[None]]) -> Answered:
-        """Return the answer to a question; a long one is computed in a thread, beside the loop."""
-        future = self._thread.submit(_thought_about, question)
-        wait([future], SHORT_SECONDS)
-        while not future.done():
-            await meanwhile(LOOK_SECONDS)
-        return future.result()
+    def ask(self, question: Callable[[], Answered]) -> Future[Answered]:
+        """Have a question answered in a thread; return once it is, or after 2 ms."""
+        pending = self._thread.submit(_thought_about, question)
+        wait([pending], SHORT_SECONDS)
+        return pending
 
     async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none; return the bytes of states pruned. Raises StaleLease, NotFound,

@@ -14,7 +14,7 @@ from easeml_db.coordinator import loop
 from easeml_db.coordinator.belief_records import BeliefRecords
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.loop import Coordinator
-from easeml_db.coordinator.ports.messages import RunChanged, SlotReady
+from easeml_db.coordinator.ports.messages import SlotReady
 from easeml_db.decisions.bandits.prior import independent_prior
 from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
 from easeml_db.decisions.tenancy.policies import make_policy
@@ -47,13 +47,15 @@ def test_of_very_many_new_runs_a_hundred_are_read_before_arms_are_opened_again()
     async def read_some() -> list[int]:
         process = SimulatedProcess(world_of(250))
         coordinator = Coordinator(process.ports)
-        await coordinator._lease.acquire()
+        parts = coordinator._parts
+        await parts.lease.acquire()
         for run_id in range(1, 251):
-            await coordinator._handle(RunChanged(run_id))
+            parts.reading.report(run_id)
         n_read = []
-        while coordinator._until_next() == 0.0 and coordinator._reading:
-            await coordinator._reading.read_some()
-            n_read.append(len(coordinator._dispatcher.runs))
+        while coordinator._until_next() == 0.0 and parts.reading:
+            async for _ in parts.reading.read_some():
+                pass  # nothing else happens
+            n_read.append(len(parts.dispatcher.runs))
         assert sorted(process.world.tables.beliefs) == list(range(1, 251))
         return n_read
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_db.coordinator.carried_over import Untold
+from easeml_db.coordinator.crashes import CarriedOver
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports.messages import Order, SlotReady, UnitFailed
 from easeml_db.coordinator.settings import Settings
@@ -717,9 +717,9 @@ def test_crashes_that_came_before_the_server_was_back_count_as_attempts():
     run = new_run(1, n_trials=2, n_partitions=1, max_epochs=1)
     world = SimulatedWorld(slots(1), [run], seconds_of=one_second)
     order = Order(unit_at(run.trials[1], 0), 1, 1, 1, 1)
-    untold = Untold([UnitFailed(order, ServerCrashed("the server restarted"))] * 3, {"tenant": 2.0})
-    asyncio.run(Coordinator(SimulatedProcess(world).ports, SETTINGS, untold).serve(until_idle=True))
-    assert untold == Untold()
+    carried_over = CarriedOver([UnitFailed(order, ServerCrashed("the server restarted"))] * 3, {"tenant": 2.0})
+    asyncio.run(Coordinator(SimulatedProcess(world).ports, SETTINGS, carried_over).serve(until_idle=True))
+    assert carried_over == CarriedOver()
     assert world.tables.charged["tenant"] >= 2.0
     assert states(world) == ("finished", ["finished", "failed"])
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
 
+from easeml_db.coordinator import procedure_runner
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
@@ -21,7 +23,6 @@ from easeml_db.words.topology import Slot
 from tests.unit.coordinator.test_pending_searches import halving
 
 THOUGHT_SECONDS = 40.0
-Meanwhile = Callable[[float], Awaitable[None]]
 
 
 def served(
@@ -35,16 +36,21 @@ def served(
     process = SimulatedProcess(world)
     asked: list[float] = []
 
-    async def answer(ask: Callable[[], list[TrialDecision]], meanwhile: Meanwhile) -> list[TrialDecision]:
-        began = world.now_seconds
-        asked.append(began)
-        while world.now_seconds < began + THOUGHT_SECONDS:
-            await meanwhile(1.0)
+    class LongThought(Future[list[TrialDecision]]):
+        def __init__(self, answer: Callable[[], list[TrialDecision]]) -> None:
+            super().__init__()
+            self._answer, self._until = answer, world.now_seconds + THOUGHT_SECONDS
+            asked.append(world.now_seconds)
+
+        def done(self) -> bool:
             if breaking is not None:
                 raise_later(breaking)
-        if question is not None:
-            raise question
-        return ask()
+            return world.now_seconds >= self._until
+
+        def result(self, timeout: float | None = None) -> list[TrialDecision]:
+            if question is not None:
+                raise question
+            return self._answer()
 
     def raise_later(error: Exception) -> None:
         async def broken(process_inbox_seconds: float) -> None:
@@ -52,7 +58,8 @@ def served(
 
         monkeypatch.setattr(process.ports.inbox, "next", broken)
 
-    monkeypatch.setattr(process.ports.searches, "answer", answer)
+    monkeypatch.setattr(procedure_runner, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(process.ports.searches, "ask", LongThought)
     asyncio.run(Coordinator(process.ports).serve(until_idle=True))
     return world, process, asked
 
@@ -76,21 +83,24 @@ def test_after_a_long_thought_others_have_a_turn_before_the_next_question() -> N
             asked.append(run.run_id)
             return []
 
-        async def answer(self, ask: Callable[[], list[TrialDecision]], meanwhile: Meanwhile) -> list[TrialDecision]:
-            await meanwhile(0.01)
-            dispatcher.drop_run(asked[-1])  # so nothing follows
-            return []
+        def ask(self, answer: Callable[[], list[TrialDecision]]) -> Future[list[TrialDecision]]:
+            pending.append(Future())
+            return pending[-1]
 
-    async def nothing_happens(timeout_seconds: float) -> None:
-        pass
+    async def decide() -> None:
+        async for _ in runner.decide(5.0):
+            if not pending[-1].done():
+                dispatcher.drop_run(asked[-1])  # so nothing follows
+                pending[-1].set_result([])
 
+    pending: list[Future[list[TrialDecision]]] = []
     dispatcher = Dispatcher()
-    runner = ProcedureRunner(Searches(), None, Lease(None), dispatcher, nothing_happens)
+    runner = ProcedureRunner(Searches(), None, Lease(None), dispatcher)
     for run in runs:
         dispatcher.put_run(run)
         runner.arm_opened(run.run_id, run.arms[0].arm_id)
     for expected, until in (([1], 0.0), ([1, 2], math.inf)):
-        asyncio.run(runner.decide(5.0))
+        asyncio.run(decide())
         assert (asked, runner.held_until()) == (expected, until)
 
 

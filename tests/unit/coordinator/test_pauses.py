@@ -7,28 +7,31 @@ import asyncio
 import pytest
 
 from easeml_db.coordinator.loop import Coordinator
-from easeml_db.coordinator.pauses import LAST_PAUSE_SECONDS, Pauses
-from easeml_db.decisions.hopper.dispatch.open_runs import OpenRuns
+from easeml_db.coordinator.pauses import Pauses
+from easeml_db.decisions.retry import ROWS_PAUSE
 from easeml_db.simulated import SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.topology import Slot
 
+LAST_PAUSE_SECONDS = ROWS_PAUSE.most_seconds
+
 
 def test_pauses_grow_up_to_seconds_and_begin_anew_once_a_unit_is_recorded() -> None:
-    runs = OpenRuns()
-    runs.put(new_run(1, n_trials=1, n_partitions=1, max_epochs=1), {})
-    pauses, now, lengths = Pauses(runs), 0.0, []
+    pauses: Pauses[int] = Pauses()
+    now, lengths = 0.0, []
     for _ in range(8):
-        pauses.put_aside(1, now)
-        pauses.put_aside(1, now)  # another unit of the same run met the same transaction
-        lengths.append(pauses.until() - now)
-        pauses.take_back(now := pauses.until())
+        assert pauses.begin(1, now, ROWS_PAUSE.seconds(pauses.n_in_a_row(1)))
+        assert not pauses.begin(1, now, 60.0), "another unit of the same run met the same transaction"
+        lengths.append(pauses.next_end() - now)
+        now = pauses.next_end()
+        assert pauses.take_ended(now) == [1]
     assert lengths == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, LAST_PAUSE_SECONDS, LAST_PAUSE_SECONDS])
-    pauses.recorded(1)
-    pauses.put_aside(1, now)
-    assert pauses.until() - now == pytest.approx(0.1)
-    runs.drop(1)
-    pauses.take_back(now + 1.0)
-    assert pauses.until() == float("inf")
+    pauses.went_well(1)
+    pauses.begin(1, now, ROWS_PAUSE.seconds(pauses.n_in_a_row(1)))
+    assert pauses.next_end() - now == pytest.approx(0.1)
+    assert pauses.first_end([1, 2]) == 0.0
+    pauses.take_ended(now + 1.0)
+    pauses.forget_unless(lambda run_id: False)
+    assert (pauses.next_end(), pauses.n_in_a_row(1)) == (float("inf"), 0)
 
 
 def test_slots_work_for_others_while_the_rows_of_a_run_are_held_and_nobody_is_to_blame() -> None:

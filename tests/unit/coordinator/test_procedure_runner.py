@@ -28,14 +28,14 @@ class HeldArms:
         raise NotFound("somebody holds the arm's rows")
 
 
-async def nothing_else(timeout_seconds: float) -> None:
-    raise AssertionError("nobody thinks long")
+async def decided(runner: ProcedureRunner) -> None:
+    assert [effect async for effect in runner.decide(0.0)] == [], "nobody thinks long"
 
 
 def asked_after(*, renewed: Run | None, trial_id: int) -> list[tuple[int, int]]:
     """Return which arms the runner asks about once a trial has changed; the dispatcher alone is told of renewals."""
     store, dispatcher = HeldArms(), Dispatcher()
-    runner = ProcedureRunner(store, None, Lease(None), dispatcher, nothing_else)
+    runner = ProcedureRunner(store, None, Lease(None), dispatcher)
     run = replace(RUN, search=SEARCH)
     dispatcher.put_run(run)
     if renewed is None:
@@ -43,7 +43,7 @@ def asked_after(*, renewed: Run | None, trial_id: int) -> list[tuple[int, int]]:
     else:
         dispatcher.put_run(renewed)
     runner.trial_changed(run.run_id, trial_id)
-    asyncio.run(runner.decide(0.0))
+    asyncio.run(decided(runner))
     return store.asked
 
 

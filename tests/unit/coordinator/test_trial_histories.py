@@ -6,12 +6,14 @@ import asyncio
 import itertools
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from easeml_db.coordinator import procedure_runner, trial_histories
+from easeml_db.coordinator.effects import Work
 from easeml_db.coordinator.trial_histories import TrialHistories
 from easeml_db.decisions.procedures.contract import StopTrial, TrialHistory
 from easeml_db.errors import NotFound, TrialFailed
@@ -32,20 +34,21 @@ def test_what_is_known_is_what_the_tables_say(procedure: str, fails: bool, monke
     faults = Faults(failure_of=lambda order: TrialFailed("it diverged") if order.unit.trial_number % 5 == 2 else None)
     world = world_of([run_of(k, search_of(procedure, n_arms=2)) for k in (1, 2)], faults=faults if fails else None)
     read: Counter[bool] = Counter()
-    of_arm, trial_history = TrialHistories.of_arm, world.tables.searches.trial_history
+    read_arm, trial_history = TrialHistories.read, world.tables.searches.trial_history
 
-    async def checked(self: TrialHistories, run: Run, arm_id: int, meanwhile: Any) -> Any:
-        found = await of_arm(self, run, arm_id, meanwhile)
-        assert [told(found[number]) for number in sorted(found)] == [
+    async def checked(self: TrialHistories, run: Run, arm_id: int) -> Work:
+        async for effect in read_arm(self, run, arm_id):
+            yield effect
+        trials = self.of_arm(arm_id)
+        assert [told(trials[number]) for number in sorted(trials)] == [
             told(trial) for trial in trial_history(run, arm_id)
         ]
-        return found
 
     def counted(run: Run, arm_id: int, trial_ids: Any = None) -> Any:
         read[trial_ids is None] += 1
         return trial_history(run, arm_id, trial_ids)
 
-    monkeypatch.setattr(TrialHistories, "of_arm", checked)
+    monkeypatch.setattr(TrialHistories, "read", checked)
     monkeypatch.setattr(world.tables.searches, "trial_history", counted)
     assert serve(world)
     assert read[False] > read[True] > 0
@@ -96,22 +99,24 @@ def test_what_changes_between_two_parts_is_read_the_next_time(monkeypatch: pytes
     run, store = run_of(1, search_of("random")), Parts()
     known = TrialHistories(store)
 
-    async def meanwhile(timeout_seconds: float) -> None:
+    async def scores(meanwhile: Callable[[], None]) -> list[float]:
+        async for _ in known.read(run, 7):
+            meanwhile()
+        return [trial.scores[0] for trial in known.of_arm(7).values()]
+
+    def change() -> None:
         known.changed(7, [1])
 
-    async def forgotten(timeout_seconds: float) -> None:
-        known.forget([7])
-
     async def reads() -> None:
-        await known.of_arm(run, 7, meanwhile)
+        await scores(change)
         known.changed(7, range(1, 6))
-        assert [trial.scores[0] for trial in (await known.of_arm(run, 7, meanwhile)).values()] == [2.0] * 5
-        assert [trial.scores[0] for trial in (await known.of_arm(run, 7, meanwhile)).values()] == [3.0] + [2.0] * 4
+        assert await scores(change) == [2.0] * 5
+        assert await scores(change) == [3.0] + [2.0] * 4
         known.changed(7, range(1, 6))
         with pytest.raises(NotFound, match="read anew"):
-            await known.of_arm(run, 7, forgotten)
+            await scores(lambda: known.forget([7]))
         before = store.read.copy()
-        assert len(await known.of_arm(run, 7, meanwhile)) == 5
+        assert len(await scores(change)) == 5
         assert store.read - before == Counter(range(1, 6))
 
     asyncio.run(reads())
@@ -125,20 +130,16 @@ def test_units_go_on_while_a_procedure_thinks() -> None:
         assert is_recorded.wait(60)
         return [StopTrial(7)]
 
-    async def meanwhile(timeout_seconds: float) -> None:
-        is_recorded.set()
-        await asyncio.sleep(timeout_seconds)
-
-    assert asyncio.run(PostgresSearches(None).answer(question, meanwhile)) == [StopTrial(7)]  # type: ignore[arg-type]
+    pending = PostgresSearches(None).ask(question)  # type: ignore[arg-type]
+    assert not pending.done()
+    is_recorded.set()
+    assert pending.result(60) == [StopTrial(7)]
 
 
 def test_a_store_that_is_closed_leaves_no_thread() -> None:
-    async def meanwhile(timeout_seconds: float) -> None:
-        await asyncio.sleep(timeout_seconds)
-
     before = set(threading.enumerate())
     store = PostgresSearches(None)  # type: ignore[arg-type]
-    assert asyncio.run(store.answer(list, meanwhile)) == []
+    assert store.ask(list).result(60) == []
     started = set(threading.enumerate()) - before
     store.close()
     for thread in started:
@@ -148,11 +149,8 @@ def test_a_store_that_is_closed_leaves_no_thread() -> None:
 
 
 def test_a_procedure_that_cannot_go_on_says_so() -> None:
-    async def meanwhile(timeout_seconds: float) -> None:
-        await asyncio.sleep(timeout_seconds)
-
     def question() -> list[Any]:
         raise TrialFailed("it cannot")
 
     with pytest.raises(TrialFailed, match="it cannot"):
-        asyncio.run(PostgresSearches(None).answer(question, meanwhile))  # type: ignore[arg-type]
+        PostgresSearches(None).ask(question).result(60)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Runs, tenants' limits and claims, as the dispatcher keeps them."""
+"""Runs, tenants' limits and demand for slots, as the dispatcher keeps them."""
 
 import pytest
 
@@ -44,23 +44,23 @@ def test_no_more_slots_work_for_a_tenant_than_its_limit_and_runs_that_are_gone_d
     assert dispatcher.limits.n_allowed("one") == 1
 
 
-def test_claims_follow_trials_slots_and_limits():
+def test_demand_follows_trials_slots_and_limits():
     dispatcher = dispatcher_of(4, run_of(1, "one", 3))
-    assert dispatcher.claims.n_unclaimed() == 1
+    assert dispatcher.demand.n_spare_slots() == 1
     dispatcher.limits.set_limits({"one": 2})
-    assert dispatcher.claims.n_unclaimed() == 2
-    assert dispatcher.claims.runs_without_claim() == [1]
+    assert dispatcher.demand.n_spare_slots() == 2
+    assert dispatcher.demand.blocked_runs() == [1]
     dispatcher.limits.set_limits({})
     trial_id = next(iter(dispatcher.runs[1].work.trials))
-    dispatcher.drop_trial(1, trial_id)
-    assert dispatcher.claims.n_unclaimed() == 2
+    dispatcher.end_trial(1, trial_id)
+    assert dispatcher.demand.n_spare_slots() == 2
     dispatcher.board.gone(4)
-    assert dispatcher.claims.n_unclaimed() == 1
+    assert dispatcher.demand.n_spare_slots() == 1
     dispatcher.runs.end_budget(1)
-    assert dispatcher.claims.n_unclaimed() == 3
+    assert dispatcher.demand.n_spare_slots() == 3
     dispatcher.drop_run(1)
-    assert dispatcher.claims.n_unclaimed() == 3
-    assert dispatcher.claims.runs_without_claim() == []
+    assert dispatcher.demand.n_spare_slots() == 3
+    assert dispatcher.demand.blocked_runs() == []
 
 
 def test_a_run_is_done_once_nothing_is_under_way_or_left_to_do():
@@ -78,11 +78,13 @@ def test_a_run_is_done_once_nothing_is_under_way_or_left_to_do():
 def test_a_unit_that_is_lost_is_offered_again_elsewhere_first():
     dispatcher = dispatcher_of(2, run_of(1, n_trials=1))
     (start,) = dispatcher.next_starts()
-    dispatcher.refused(start.slots[0])
+    dispatcher.free(start.slots[0])
+    dispatcher.requeue(1, start.unit.trial_id, start.slots[0])
     assert dispatcher.n_attempts(1, start.unit.trial_id) == 1
     (again,) = dispatcher.next_starts()
     assert (again.unit, again.slots) == (start.unit, (2,))
-    dispatcher.lost(2)
+    dispatcher.free_and_close(2)
+    dispatcher.requeue(1, start.unit.trial_id, 2)
     assert list(dispatcher.board.idle()) == [1]
     assert dispatcher.n_attempts(1, start.unit.trial_id) == 2
 

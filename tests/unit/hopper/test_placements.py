@@ -1,11 +1,11 @@
-"""Placements and claims: what holds until slots, limits or the run change."""
+"""Placements and demand for slots: what holds until slots, limits or the run change."""
 
 from dataclasses import replace
 
 from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.decisions.hopper.dispatch.open_runs import OpenRuns
 from easeml_db.decisions.hopper.dispatch.placements import Placements
-from easeml_db.decisions.hopper.dispatch.reserved_slots import OwnSlots
+from easeml_db.decisions.hopper.dispatch.reserved_slots import ReservedSlots
 from easeml_db.decisions.hopper.dispatch.slot_board import SlotBoard
 from easeml_db.decisions.hopper.dispatch.tenant_limits import TenantLimits
 from easeml_db.simulated import new_run
@@ -28,7 +28,7 @@ class Parts:
         for run in (RUN, OTHER, THIRD):
             self.runs.put(run, {})
         self.limits = TenantLimits(self.board, self.runs)
-        self.placements = Placements(self.board, OwnSlots(self.board, self.runs), self.limits)
+        self.placements = Placements(self.board, ReservedSlots(self.board, self.runs), self.limits)
 
     def begin(self, run, slot_id):
         self.board.begin([TrainingUnit(run.run_id, 100 * slot_id, 1, 0, "train", 1, 0, 0)], [slot_id])
@@ -100,7 +100,7 @@ def test_a_limited_run_keeps_its_devices_until_older_runs_have_taken_all_of_them
     assert parts.devices(THIRD, taken={1, 2, 3, 4}) == [1, 2, 3, 4]
 
 
-# Claims
+# Demand
 
 
 def dispatcher_of(n_slots, *runs):
@@ -113,41 +113,41 @@ def dispatcher_of(n_slots, *runs):
     return dispatcher
 
 
-def test_a_run_claims_nothing_before_an_arm_is_open_and_tenants_claim_apart():
+def test_a_run_demands_nothing_before_an_arm_is_open_and_tenants_demand_apart():
     dispatcher = dispatcher_of(8, RUN, OTHER, THIRD)
-    assert dispatcher.claims.n_unclaimed() == 8
+    assert dispatcher.demand.n_spare_slots() == 8
     for run in (RUN, OTHER, THIRD):
         dispatcher.runs.open_arm(run.run_id, run.arms[0].arm_id, run.run_id)
-    assert dispatcher.claims.n_unclaimed() == 2
+    assert dispatcher.demand.n_spare_slots() == 2
     dispatcher.limits.set_limits({"one": 3})
-    assert dispatcher.claims.n_unclaimed() == 3
-    assert sorted(dispatcher.claims.runs_without_claim()) == [1, 2]
+    assert dispatcher.demand.n_spare_slots() == 3
+    assert sorted(dispatcher.demand.blocked_runs()) == [1, 2]
 
 
-def test_trials_that_train_in_gangs_claim_a_slot_for_each_partition():
+def test_trials_that_train_in_gangs_demand_a_slot_for_each_partition():
     gangs = new_run(1, n_trials=1, n_partitions=3, max_epochs=1, allocation="data_parallel")
     dispatcher = dispatcher_of(4, gangs)
     dispatcher.runs.open_arm(1, 1001, 1)
-    assert dispatcher.claims.n_unclaimed() == 1
+    assert dispatcher.demand.n_spare_slots() == 1
 
 
 def test_a_run_whose_partitions_have_no_slot_left_is_blocked_while_another_may_go_on():
     bound = new_run(1, n_trials=2, n_partitions=2, max_epochs=1, holders=[{1}, {1}])
     dispatcher = dispatcher_of(3, bound, OTHER)
-    assert dispatcher.claims.runs_without_claim() == []
+    assert dispatcher.demand.blocked_runs() == []
     dispatcher.runs.open_arm(1, 1001, 1)
     dispatcher.runs.open_arm(2, 2001, 2)
-    assert dispatcher.claims.runs_without_claim() == [1]
-    assert dispatcher.claims.n_unclaimed() == 0
+    assert dispatcher.demand.blocked_runs() == [1]
+    assert dispatcher.demand.n_spare_slots() == 0
 
 
 def test_a_run_whose_arms_are_being_timed_opens_none_and_counts_as_a_newcomer_once_its_pilot_is_under_way():
     dispatcher = dispatcher_of(2, RUN)
     dispatcher.runs.time_arms(1, [1001])
-    assert dispatcher.claims.runs_without_claim() == [1]
-    assert not dispatcher.claims.is_newcomer_timed()
+    assert dispatcher.demand.blocked_runs() == [1]
+    assert not dispatcher.demand.is_newcomer_timed()
     (pilot,) = dispatcher.next_starts()
-    assert dispatcher.claims.is_newcomer_timed()
+    assert dispatcher.demand.is_newcomer_timed()
     dispatcher.piloted(pilot.slots[0], 1.0, 1.0)
-    assert not dispatcher.claims.is_newcomer_timed()
-    assert dispatcher.claims.runs_without_claim() == []
+    assert not dispatcher.demand.is_newcomer_timed()
+    assert dispatcher.demand.blocked_runs() == []

@@ -152,7 +152,7 @@ class Allocation(RunHooks, ABC):
     uses_batches = False
     records: DeviceRecords | None = None
     follows_plan = False
-    has_own_slots = False  # it trains on slots that are held for its run, and on no others
+    has_reserved_slots = False  # it trains on slots that are held for its run, and on no others
 
     def __init__(self, work: RunWork) -> None:
         self.work = work
@@ -172,13 +172,13 @@ class Allocation(RunHooks, ABC):
         """Return the slots to hold back while nothing more is started, but units are under way."""
         return frozenset()
 
-    def follow(self, width: int, *, has_own_slots: bool, has_stages: bool = False) -> bool:
+    def follow(self, width: int, *, has_reserved_slots: bool, has_stages: bool = False) -> bool:
         """Give each trial as many slots as the plan says, the run's own or shared ones; return whether that is new.
         `has_stages`: a stage ends with its last trial, so trials with nearer targets go first.
         """
         return False
 
-    def n_claims(self, placement: Placement, n_working: int) -> int:
+    def slot_demand(self, placement: Placement, n_working: int) -> int:
         """Count the slots in service that the open trials could have at once: by default one for each trial."""
         trials = self.work.trials
         if placement.holders is None:

@@ -36,11 +36,11 @@ class DataParallel(Allocation):
         others = self._hopping.choose(offer.without(gangs.held_slots))
         return Choice([*gangs.starts, *others.starts], gangs.held_slots)
 
-    def n_claims(self, placement: Placement, n_working: int) -> int:
+    def slot_demand(self, placement: Placement, n_working: int) -> int:
         """Count a slot for each partition of each trial where they train in gangs."""
         if self._is_parallel(n_working):
             return min(len(placement.segment_of), len(self.work.trials) * placement.n_partitions)
-        return super().n_claims(placement, n_working)
+        return super().slot_demand(placement, n_working)
 
     def rank(self, trial: Trial) -> int:
         """Return which trials that hop go first."""

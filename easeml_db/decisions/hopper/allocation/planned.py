@@ -26,12 +26,12 @@ class Planned(DataParallel):
         super().__init__(work)
         self._width, self._has_stages = 1, False
         self._places = GangPlaces()
-        self.has_own_slots = True
+        self.has_reserved_slots = True
 
-    def follow(self, width: int, *, has_own_slots: bool, has_stages: bool = False) -> bool:
+    def follow(self, width: int, *, has_reserved_slots: bool, has_stages: bool = False) -> bool:
         """Give each trial as many slots as the plan says, the run's own or shared ones; return whether that is new."""
-        is_new = (width, has_own_slots, has_stages) != (self._width, self.has_own_slots, self._has_stages)
-        self._width, self.has_own_slots, self._has_stages = width, has_own_slots, has_stages
+        is_new = (width, has_reserved_slots, has_stages) != (self._width, self.has_reserved_slots, self._has_stages)
+        self._width, self.has_reserved_slots, self._has_stages = width, has_reserved_slots, has_stages
         return is_new
 
     def rank(self, trial: Trial) -> int:

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from easeml_db.decisions.hopper.allocation.contract import SlotOffer, Start
 from easeml_db.decisions.hopper.dispatch.open_run import OpenRun
 from easeml_db.decisions.hopper.dispatch.placements import Placements
-from easeml_db.decisions.hopper.dispatch.reserved_slots import OwnSlots
+from easeml_db.decisions.hopper.dispatch.reserved_slots import ReservedSlots
 from easeml_db.decisions.hopper.dispatch.slot_board import SlotBoard
 from easeml_db.decisions.hopper.dispatch.tenant_limits import TenantLimits
 from easeml_db.words.run import Run
 from easeml_db.words.topology import Device
 
 
-class Serving:
+class DispatchPass:
     """Slots held back, and by which runs, during one pass."""
 
-    def __init__(self, board: SlotBoard, own: OwnSlots, limits: TenantLimits, placements: Placements) -> None:
-        self._board, self._own, self._limits, self._placements = board, own, limits, placements
+    def __init__(self, board: SlotBoard, reserved: ReservedSlots, limits: TenantLimits, placements: Placements) -> None:
+        self._board, self._reserved, self._limits, self._placements = board, reserved, limits, placements
         self._held: set[int] = set()
         self._n_held: defaultdict[str, int] = defaultdict(int)  # idle slots held back, by tenant
         self._older: list[int] = []  # runs
@@ -45,13 +45,13 @@ class Serving:
 
     def _offer(self, run: Run, most: int | None) -> SlotOffer:
         placement = self._placements.of(run)
-        idle = self._board.idle(self._held.union(self._own.closed_to(run.run_id)))
+        idle = self._board.idle(self._held.union(self._reserved.closed_to(run.run_id)))
         return SlotOffer(
             # Slots of other servers are none of a run whose rows are not placed.
             idle=[slot for slot in idle if slot in placement.segment_of][:most],
             placement=placement,
             cached=self._board.cached(run.run_id),
-            n_working=self._own.n_working(run.run_id),
+            n_working=self._reserved.n_working(run.run_id),
             find_slots=lambda: self._slots_for(run),
             find_devices=lambda: self._devices_for(run),
             n_allowed=self._limits.n_allowed(run.tenant),
@@ -69,7 +69,7 @@ class Serving:
         """
         taken = self._taken()
         reachable = self._board.working() & self._placements.of(run).segment_of.keys()
-        free = reachable - taken - self._own.closed_to(run.run_id)
+        free = reachable - taken - self._reserved.closed_to(run.run_id)
         if run.tenant not in self._limits:
             return sorted(free)
         busy = self._limits.working_for(run.tenant)

@@ -7,10 +7,10 @@ trials are open than slots are in service.
     slot_board.py      slots: idle, busy, gone, what they have cached
     tenant_limits.py   how many slots may work for a tenant
     open_runs.py       runs: what each has to do, and which have changed
-    own_slots.py       which slots are held for a run
+    reserved_slots.py  which slots are held for a run
     placements.py      where the partitions of a run may be visited, and which devices it may have
-    serving.py         one pass over the runs, each offered what older ones have left
-    claims.py          whether another arm would find a slot
+    dispatch_pass.py   one pass over the runs, each offered what older ones have left
+    slot_demand.py     whether another arm would find a slot
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence, Set
 
 from easeml_db.decisions.hopper.allocation.contract import DeviceRecords, Start
-from easeml_db.decisions.hopper.dispatch.dispatch_pass import Serving
+from easeml_db.decisions.hopper.dispatch.dispatch_pass import DispatchPass
 from easeml_db.decisions.hopper.dispatch.open_run import OpenRun
 from easeml_db.decisions.hopper.dispatch.open_runs import OpenRuns
 from easeml_db.decisions.hopper.dispatch.placements import Placements
-from easeml_db.decisions.hopper.dispatch.reserved_slots import OwnSlots
+from easeml_db.decisions.hopper.dispatch.reserved_slots import ReservedSlots
 from easeml_db.decisions.hopper.dispatch.slot_board import SlotBoard
-from easeml_db.decisions.hopper.dispatch.slot_demand import Claims
+from easeml_db.decisions.hopper.dispatch.slot_demand import SlotDemand
 from easeml_db.decisions.hopper.dispatch.tenant_limits import TenantLimits
 from easeml_db.decisions.hopper.schedulers.choice import SchedulerChoice
 from easeml_db.decisions.hopper.work.batches import by_trial
@@ -44,9 +44,9 @@ class Dispatcher:
         self.board = SlotBoard()
         self.runs = OpenRuns()
         self.limits = TenantLimits(self.board, self.runs)
-        self._own = OwnSlots(self.board, self.runs)
-        self._placements = Placements(self.board, self._own, self.limits)
-        self.claims = Claims(self.board, self.runs, self._own, self.limits, self._placements)
+        self._reserved = ReservedSlots(self.board, self.runs)
+        self._placements = Placements(self.board, self._reserved, self.limits)
+        self.demand = SlotDemand(self.board, self.runs, self._reserved, self.limits, self._placements)
         self._records: dict[int, DeviceRecords] = {}  # of the runs that have any
         self._planned: dict[int, None] = {}  # open runs that follow a plan
         self._new_choices: list[SchedulerChoice] = []
@@ -79,12 +79,12 @@ class Dispatcher:
         """Return the open runs that follow a plan, the oldest first."""
         return self._planned.keys()
 
-    def follow_plan(self, run_id: int, width: int, *, has_own_slots: bool, has_stages: bool) -> None:
+    def follow_plan(self, run_id: int, width: int, *, has_reserved_slots: bool, has_stages: bool) -> None:
         """Set how many slots each trial of a planned run gets, from those reserved for the run or shared ones."""
         open_run = self.runs.get(run_id)
         if open_run is None:
             return
-        if open_run.allocation.follow(width, has_own_slots=has_own_slots, has_stages=has_stages):
+        if open_run.allocation.follow(width, has_reserved_slots=has_reserved_slots, has_stages=has_stages):
             self.board.version += 1
             self.runs.touch(run_id)
 
@@ -98,7 +98,7 @@ class Dispatcher:
     def next_starts(self) -> list[Start]:
         """Fill the idle slots, oldest arm first. Slots that an allocation holds back stay idle."""
         starts: list[Start] = []
-        serving = Serving(self.board, self._own, self.limits, self._placements)
+        dispatch_pass = DispatchPass(self.board, self._reserved, self.limits, self._placements)
         # A thousand newcomers are timed on half of the slots: units of other tenants go on on the others.
         is_shared, is_passed_over = self.runs.is_shared(), False
         n_pilots: int | None = None
@@ -109,31 +109,31 @@ class Dispatcher:
                 is_passed_over, most = True, n_pilots
                 if n_pilots <= 0:
                     continue
-            if not serving.has_idle_slots():
+            if not dispatch_pass.has_idle_slots():
                 return starts
-            chosen = self._serve(serving, open_run, most)
+            chosen = self._serve(dispatch_pass, open_run, most)
             starts += chosen
             n_pilots = n_pilots - len(chosen) if most is not None and n_pilots is not None else n_pilots
-        return starts + self._serve_timed(serving) if is_passed_over else starts
+        return starts + self._serve_timed(dispatch_pass) if is_passed_over else starts
 
     def _pilot_room(self) -> int:
         """Count the slots on which newcomers may be timed now while others want slots."""
         return max(1, self.board.n_active() // 2) - self.board.n_pilots()
 
-    def _serve_timed(self, serving: Serving) -> list[Start]:
+    def _serve_timed(self, dispatch_pass: DispatchPass) -> list[Start]:
         """Give runs that are being timed the slots that no other run wants."""
         starts: list[Start] = []
         for open_run in self.runs.active():
-            if not serving.has_idle_slots():
+            if not dispatch_pass.has_idle_slots():
                 break
             if open_run.work.timing:
-                starts += self._serve(serving, open_run)
+                starts += self._serve(dispatch_pass, open_run)
         return starts
 
-    def _serve(self, serving: Serving, open_run: OpenRun, most: int | None = None) -> Sequence[Start]:
+    def _serve(self, dispatch_pass: DispatchPass, open_run: OpenRun, most: int | None = None) -> Sequence[Start]:
         """Let a run choose its starts. An error that its rows cause in a scheduler ends the run, not the service."""
         try:
-            starts = serving.serve(open_run, most)
+            starts = dispatch_pass.serve(open_run, most)
             choice = open_run.allocation.take_scheduler_choice()
             self._new_choices += [choice] if choice is not None else []
             return starts
@@ -162,34 +162,25 @@ class Dispatcher:
             open_run.piloted(units[0].trial_id, train_seconds, evaluate_seconds, sample)
             self.runs.touch(open_run.run_id)
 
-    def lost(self, slot_id: int) -> None:
-        """Offer the trial of the slot's unit again: the unit failed, and its session is lost.
+    def free(self, slot_id: int) -> None:
+        """Free the slots of a unit that failed; the caller then requeues or ends its trials."""
+        self._answered(slot_id)
 
-        Its slots get no unit until they are ready again."""
+    def free_and_close(self, slot_id: int) -> None:
+        """Free the slots of a unit whose session is gone. They get no unit until they are ready again."""
         slots = self.board.gang_of(slot_id)
-        self.refused(slot_id)
-        for each in slots:
-            self.board.gone(each)
+        self._answered(slot_id)
+        for slot in slots:
+            self.board.gone(slot)
 
-    def refused(self, slot_id: int, *, is_counted: bool = True) -> None:
-        """Offer the trial of the slot's unit again: the unit failed."""
-        units, _ = self._answered(slot_id)
-        for trial_id, (unit, *_) in by_trial(units):
-            self.member_refused(unit.run_id, trial_id, slot_id, is_counted=is_counted)
-
-    def member_refused(self, run_id: int, trial_id: int, slot_id: int, *, is_counted: bool = True) -> None:
-        """Requeue a trial whose unit on this slot failed, after the slot has been answered."""
+    def requeue(self, run_id: int, trial_id: int, slot_id: int, *, charge_attempt: bool = True) -> None:
+        """Requeue a trial whose unit failed on this slot, preferably on another."""
         open_run = self.runs.get(run_id)
         if open_run is not None:
-            open_run.unit_failed(trial_id, slot_id, is_counted=is_counted)
+            open_run.requeue(trial_id, slot_id, charge_attempt=charge_attempt)
             self.runs.touch(run_id)
 
-    def failed(self, slot_id: int) -> None:
-        """Start nothing more of the trial of the slot's unit, which has ended it."""
-        units, _ = self._answered(slot_id)
-        self.drop_trial(units[0].run_id, units[0].trial_id)
-
-    def drop_trial(self, run_id: int, trial_id: int) -> None:
+    def end_trial(self, run_id: int, trial_id: int) -> None:
         """Start nothing of a trial any more."""
         if run_id in self.runs:
             self.runs[run_id].drop(trial_id)

@@ -64,14 +64,14 @@ class OpenRun:
 
     def wants_slots(self) -> bool:
         """Return whether something could start if there were a shared slot: a trial, a pilot, or an arm."""
-        if self.is_over or self.is_aside or self.allocation.has_own_slots:
+        if self.is_over or self.is_aside or self.allocation.has_reserved_slots:
             return False
         work = self.work
         return self.arms.has_unopened() or any(each not in work.busy for each in (*work.trials, *work.timing))
 
-    def n_claims(self, placement: Placement, n_working: int) -> int:
+    def slot_demand(self, placement: Placement, n_working: int) -> int:
         """Count the slots in service that the trials of open arms could have at once."""
-        return 0 if self.is_over or self.is_aside else self.allocation.n_claims(placement, n_working)
+        return 0 if self.is_over or self.is_aside else self.allocation.slot_demand(placement, n_working)
 
     def is_saturated(self, placement: Placement) -> bool:
         """Return whether another arm would find no slot: bound partitions have fewer slots than trials are open."""
@@ -203,12 +203,12 @@ class OpenRun:
             self.work.seconds.pilot(trial_id, train_seconds, evaluate_seconds)
             self._arm_times.timed(trial_id)
 
-    def unit_failed(self, trial_id: int, slot_id: int, *, is_counted: bool) -> None:
-        """Offer a trial again, on another slot first: its unit was lost or refused."""
+    def requeue(self, trial_id: int, slot_id: int, *, charge_attempt: bool) -> None:
+        """Requeue a trial whose unit failed, preferably on another slot."""
         self.allocation.unit_lost(trial_id)
         if self.work.trial(trial_id) is None:
             return
-        if is_counted:
+        if charge_attempt:
             self.work.attempts.failed(trial_id, slot_id)
         if trial_id in self.work.trials:
             self.allocation.trial_idle(self.work.trials[trial_id])

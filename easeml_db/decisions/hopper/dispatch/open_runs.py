@@ -19,7 +19,7 @@ class OpenRuns:
         self._active: dict[int, int] = {}  # age by run, of those with trials that may run, run, or want a pilot
         self._by_age: list[OpenRun] | None = None  # active ones; None: to be sorted
         self._changed: dict[int, None] = {}  # in the order of the changes
-        self._to_count: set[int] = set()  # whose claims may have changed
+        self._to_count: set[int] = set()  # whose demand for slots may have changed
         self._limited: set[int] = set()  # with a time limit
         self._aside: set[int] = set()
         self._n_of_tenant: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class OpenRuns:
                 self._active[run_id] = age
 
     def put_aside(self, run_id: int) -> None:
-        """Start nothing of a run, and reckon with none of its claims, until it is taken back."""
+        """Start nothing of a run, and expect no demand of it, until it is taken back."""
         self._runs[run_id].is_aside = True
         self._aside.add(run_id)
         self.touch(run_id)
@@ -123,7 +123,7 @@ class OpenRuns:
             self._first, self._by_age = tenant, None
 
     def take_to_count(self) -> Collection[int]:
-        """Return the runs whose claims may have changed since the last call, including runs that are gone."""
+        """Return the runs whose demand may have changed since the last call, including runs that are gone."""
         found, self._to_count = self._to_count, set()
         return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from easeml_db.decisions.hopper.dispatch.reserved_slots import OwnSlots
+from easeml_db.decisions.hopper.dispatch.reserved_slots import ReservedSlots
 from easeml_db.decisions.hopper.dispatch.slot_board import SlotBoard
 from easeml_db.decisions.hopper.dispatch.tenant_limits import TenantLimits
 from easeml_db.decisions.hopper.schedulers.contract import Placement
@@ -19,8 +19,8 @@ from easeml_db.words.topology import Device, Slot, devices_of
 class Placements:
     """Placements and devices by run."""
 
-    def __init__(self, board: SlotBoard, own: OwnSlots, limits: TenantLimits) -> None:
-        self._board, self._own, self._limits = board, own, limits
+    def __init__(self, board: SlotBoard, reserved: ReservedSlots, limits: TenantLimits) -> None:
+        self._board, self._reserved, self._limits = board, reserved, limits
         self._placements: dict[int, Placement] = {}
         self._devices: dict[int, tuple[Device, ...]] = {}
         self._versions = (0, 0)  # of slots and limits
@@ -52,7 +52,7 @@ class Placements:
 
     def _slots_for(self, run: Run) -> list[Slot]:
         """Return the slots in service; slots on other servers train only partitions placed there."""
-        slots = self._own.in_service(run.run_id)
+        slots = self._reserved.in_service(run.run_id)
         return [slot for slot in slots if run.holders is not None or slot.service is None]
 
     def _devices_for(self, run: Run, taken: Collection[int]) -> tuple[Device, ...]:

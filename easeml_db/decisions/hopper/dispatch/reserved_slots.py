@@ -12,20 +12,20 @@ from easeml_db.decisions.hopper.dispatch.slot_board import SlotBoard
 from easeml_db.words.topology import Slot
 
 
-class OwnSlots:
+class ReservedSlots:
     """Derived from the slot board and the runs' allocations."""
 
     def __init__(self, board: SlotBoard, runs: OpenRuns) -> None:
         self._board, self._runs = board, runs
 
-    def has_own(self, run_id: int) -> bool:
+    def has_reserved(self, run_id: int) -> bool:
         """Return whether a run trains on slots that are held for it, and on no others."""
         open_run = self._runs.get(run_id)
-        return bool(self._board.held_for(run_id)) or (open_run is not None and open_run.allocation.has_own_slots)
+        return bool(self._board.held_for(run_id)) or (open_run is not None and open_run.allocation.has_reserved_slots)
 
     def closed_to(self, run_id: int) -> Set[int]:
         """Return the slots that a run does not get."""
-        if self.has_own(run_id):
+        if self.has_reserved(run_id):
             return self._board.active() - self._board.held_for(run_id)
         return self._board.held()
 

@@ -1,4 +1,4 @@
-"""Claims: how many slots the open trials could use, and so whether another arm would find one to run on."""
+"""How many slots the open trials could use, and so whether another arm would find one to run on."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ from collections.abc import Collection
 from easeml_db.decisions.hopper.dispatch.open_run import OpenRun
 from easeml_db.decisions.hopper.dispatch.open_runs import OpenRuns
 from easeml_db.decisions.hopper.dispatch.placements import Placements
-from easeml_db.decisions.hopper.dispatch.reserved_slots import OwnSlots
+from easeml_db.decisions.hopper.dispatch.reserved_slots import ReservedSlots
 from easeml_db.decisions.hopper.dispatch.slot_board import SlotBoard
 from easeml_db.decisions.hopper.dispatch.tenant_limits import TenantLimits
 
 
-class Claims:
-    """Claims by run and by tenant, counted anew where something has changed."""
+class SlotDemand:
+    """Slots that could be used at once, by run and by tenant, counted anew where something has changed."""
 
     def __init__(
-        self, board: SlotBoard, runs: OpenRuns, own: OwnSlots, limits: TenantLimits, placements: Placements
+        self, board: SlotBoard, runs: OpenRuns, reserved: ReservedSlots, limits: TenantLimits, placements: Placements
     ) -> None:
-        self._board, self._runs, self._own = board, runs, own
+        self._board, self._runs, self._reserved = board, runs, reserved
         self._limits, self._placements = limits, placements
-        self._with_own_slots: dict[int, int] = {}  # claims of runs that have slots of their own, to these
-        self._of_run: dict[int, tuple[str, int]] = {}  # tenant and claims
+        self._with_reserved: dict[int, int] = {}  # of runs that have reserved slots, for these
+        self._of_run: dict[int, tuple[str, int]] = {}  # tenant and demand
         self._of_tenant: Counter[str] = Counter()
         self._n_in_service = 0
         self._counted_for = (-1, -1, -1)  # versions of slots and limits, slots at work
 
-    def n_unclaimed(self) -> int:
+    def n_spare_slots(self) -> int:
         """Count the shared slots in service for which no open trial is left: with one, an arm is worth opening."""
         self._count()
-        claims = self._of_tenant.items()
-        return self._n_in_service - sum(min(n, self._limits.of(tenant, default=n)) for tenant, n in claims)
+        demands = self._of_tenant.items()
+        return self._n_in_service - sum(min(n, self._limits.of(tenant, default=n)) for tenant, n in demands)
 
-    def runs_with_own_slots_to_spare(self) -> list[int]:
+    def runs_with_reserved_slots_to_spare(self) -> list[int]:
         """Return the runs with slots of their own for which they have no open trial left."""
         self._count()
-        return [run_id for run_id, n in self._with_own_slots.items() if len(self._own.in_service(run_id)) > n]
+        return [run_id for run_id, n in self._with_reserved.items() if len(self._reserved.in_service(run_id)) > n]
 
-    def runs_with_own_slots(self) -> Collection[int]:
+    def runs_with_reserved_slots(self) -> Collection[int]:
         """Return the runs with slots of their own, or that wait for some: they get no others."""
         self._count()
-        return self._with_own_slots.keys()
+        return self._with_reserved.keys()
 
-    def has_claims(self, tenant: str) -> bool:
+    def has_demand(self, tenant: str) -> bool:
         """Return whether open trials of a tenant could have a slot."""
         self._count()
         return self._of_tenant[tenant] > 0
 
-    def runs_without_claim(self) -> list[int]:
+    def blocked_runs(self) -> list[int]:
         """Return the runs of which no arm may be opened now: they are paused, their arms are being timed, their open
         trials take all slots that hold their partitions, or their tenant's trials take all slots that it may have.
         """
@@ -66,13 +66,13 @@ class Claims:
         return open_run.is_saturated(self._placements.of(open_run.run))
 
     def _count(self) -> None:
-        """Count the claims again: of all runs if slots or limits have changed, else only of runs that have changed."""
+        """Count again: of all runs if slots or limits have changed, else only of runs that have changed."""
         counted_for = self._board.version, self._limits.version, self._board.n_working()
         changed = self._runs.take_to_count()
         if counted_for != self._counted_for:
             self._counted_for = counted_for
-            self._n_in_service = self._own.n_shared()
-            changed = {*self._of_run, *self._with_own_slots, *(open_run.run_id for open_run in self._runs)}
+            self._n_in_service = self._reserved.n_shared()
+            changed = {*self._of_run, *self._with_reserved, *(open_run.run_id for open_run in self._runs)}
         for run_id in changed:
             self._count_run(run_id)
 
@@ -80,16 +80,16 @@ class Claims:
         tenant, before = self._of_run.pop(run_id, ("", 0))
         if before:
             self._of_tenant[tenant] -= before
-        self._with_own_slots.pop(run_id, None)
+        self._with_reserved.pop(run_id, None)
         open_run = self._runs.get(run_id)
         if open_run is None:
             return
-        has_own_slots = self._own.has_own(run_id)
-        if not has_own_slots and not open_run.has_work():
+        has_reserved_slots = self._reserved.has_reserved(run_id)
+        if not has_reserved_slots and not open_run.has_work():
             return
-        n_claims = open_run.n_claims(self._placements.of(open_run.run), self._own.n_working(run_id))
-        if has_own_slots:
-            self._with_own_slots[run_id] = n_claims
+        demand = open_run.slot_demand(self._placements.of(open_run.run), self._reserved.n_working(run_id))
+        if has_reserved_slots:
+            self._with_reserved[run_id] = demand
             return
-        self._of_run[run_id] = open_run.run.tenant, n_claims
-        self._of_tenant[open_run.run.tenant] += n_claims
+        self._of_run[run_id] = open_run.run.tenant, demand
+        self._of_tenant[open_run.run.tenant] += demand

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from easeml_db.decisions.hopper.work.attempts import Attempts
+from easeml_db.decisions.retry import runs_alone
 from easeml_db.words.training_unit import TrainingUnit, next_unit, open_partitions, unit_at
 from easeml_db.words.trial import Trial
 
 GangSlots = Mapping[int, tuple[int, ...]]  # by trial
 
 ENOUGH_GANGS = 3  # the first of a session also loads a part of the library
-MAX_GANG_ATTEMPTS = 2  # then its next unit runs alone: where gangs cannot work, a run gets through all the same
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,7 @@ def gang_slots(trials: Iterable[Trial], slots: Sequence[int], most: int | None =
 
 def able_slots(trial_id: int, slots: Sequence[int], attempts: Attempts) -> tuple[int, ...]:
     """Return the slots for a trial's next unit: one, where its gangs failed too often."""
-    is_alone = attempts.count(trial_id) >= MAX_GANG_ATTEMPTS
-    return attempts.another_of(trial_id, slots) if is_alone else tuple(slots)
+    return attempts.another_of(trial_id, slots) if runs_alone(attempts.count(trial_id)) else tuple(slots)
 
 
 def gangs_to_start(trials: Iterable[Trial], slots: GangSlots, idle: Collection[int]) -> list[Gang]:

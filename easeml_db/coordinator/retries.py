@@ -1,0 +1,193 @@
+"""Units that failed: each is described to `decisions.retry`, and its decision carried out."""
+
+from __future__ import annotations
+
+import contextlib
+
+from easeml_db.coordinator.arm_opening import ArmOpening
+from easeml_db.coordinator.crashes import Crashes
+from easeml_db.coordinator.effects import CancelUnits, Effect
+from easeml_db.coordinator.failed_time import FailedTime
+from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.pauses import Pauses
+from easeml_db.coordinator.ports.messages import Order, SlotStuck, UnitFailed, UnitRecorded
+from easeml_db.coordinator.ports.runs import RunStore
+from easeml_db.coordinator.ports.slots import SlotStore
+from easeml_db.coordinator.ports.space import StateSpace
+from easeml_db.coordinator.procedure_runner import ProcedureRunner
+from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
+from easeml_db.decisions.retry import ROWS_PAUSE, RULES, Cause, Failure, RetryDecision, cause_of, decide
+from easeml_db.errors import EasemlError, OutOfSpace, SlotLost
+
+ALL = 0  # the key of the pause of all runs; their numbers begin at 1
+
+
+class Retries:
+    """Tells the dispatcher and the tables."""
+
+    def __init__(
+        self,
+        slots: SlotStore,
+        runs: RunStore,
+        space: StateSpace,
+        lease: Lease,
+        dispatcher: Dispatcher,
+        arms: ArmOpening,
+        procedures: ProcedureRunner,
+        *,
+        crashes: Crashes,
+        failed_time: FailedTime,
+        max_attempts: int,
+    ) -> None:
+        self._slots, self._runs, self._space, self._lease = slots, runs, space, lease
+        self._dispatcher, self._arms, self._procedures = dispatcher, arms, procedures
+        self._crashes, self._failed_time = crashes, failed_time
+        self._max_attempts = max_attempts
+        self._pauses: Pauses[int] = Pauses()  # by run, and of ALL
+
+    # What happens
+
+    async def failed(self, message: UnitFailed, now_seconds: float) -> list[Effect]:
+        """Handle the error of a unit, and charge its tenant."""
+        order, error = message.order, message.error
+        self._failed_time.failed(order, now_seconds)
+        cause = cause_of(error, is_batch=order.is_batch, is_measured=bool(order.measured_seconds))
+        if RULES[cause].close_slot:
+            self._dispatcher.free_and_close(order.slot_id)
+        else:
+            self._dispatcher.free(order.slot_id)
+        if cause is Cause.SERVER_CRASHED:
+            self._crashes.add(message)
+        effects = await self._carry_out(order, error, cause, now_seconds)
+        with contextlib.suppress(OutOfSpace):
+            await self._failed_time.charge()  # at once, because it is recorded nowhere else
+        return effects
+
+    async def members_failed(self, message: UnitRecorded, now_seconds: float) -> list[Effect]:
+        """Handle the errors of members of a batch whose other members are recorded."""
+        effects: list[Effect] = []
+        for order in message.order.by_trial():
+            error = message.failures.get(order.unit.trial_id)
+            if error is not None:
+                effects += await self._carry_out(order, error, cause_of(error), now_seconds)
+        return effects
+
+    async def stuck(self, message: SlotStuck, now_seconds: float) -> list[Effect]:
+        """Fence the slots first, then offer their unit elsewhere."""
+        for slot_id in message.slot_ids:
+            await self._slots.lose(slot_id, message.reason)
+            what = f"slot {slot_id} is given up: {message.reason}"
+            await self._runs.note(message.order.unit.run_id, message.order.unit.trial_id, "slot lost", what)
+        return await self.failed(UnitFailed(message.order, SlotLost(message.reason)), now_seconds)
+
+    async def count_crashes(self) -> None:
+        """Count crashes of the server as attempts of the trials during whose units they happened."""
+        async for order, n_crashes, error in self._crashes.counted():
+            decision = decide(Failure(Cause.SERVER_CRASHED, n_crashes - 1), self._max_attempts)
+            if decision.end_trial and order.unit.run_id in self._dispatcher.runs:
+                await self._end_trial(order, f"{n_crashes} attempts failed, the last: {error}")
+
+    def recorded(self, run_id: int) -> None:
+        """Begin with short pauses again: there is room, and nothing is in the way of the run."""
+        self._pauses.went_well(ALL)
+        self._pauses.went_well(run_id)
+
+    # Pauses
+
+    def pause_run(self, run_id: int, now_seconds: float) -> None:
+        """Start nothing of a run for a while: somebody's open transaction holds its rows."""
+        seconds = ROWS_PAUSE.seconds(self._pauses.n_in_a_row(run_id))
+        if run_id in self._dispatcher.runs and self._pauses.begin(run_id, now_seconds, seconds):
+            self._dispatcher.runs.put_aside(run_id)
+
+    def end_pauses(self, now_seconds: float) -> None:
+        """Go on with the runs whose pause is over."""
+        for run_id in self._pauses.take_ended(now_seconds):
+            self._dispatcher.runs.take_back(run_id)
+        self._pauses.forget_unless(lambda key: key == ALL or key in self._dispatcher.runs)
+
+    def are_all_paused(self, now_seconds: float) -> bool:
+        """Return whether nothing may start, because a disk is full."""
+        return self._pauses.is_paused(ALL, now_seconds)
+
+    def next_end(self) -> float:
+        """Return when the next pause is over; infinity when there is none."""
+        return self._pauses.next_end()
+
+    # What is to be done
+
+    def _decide(self, order: Order, cause: Cause) -> dict[int, RetryDecision]:
+        """Return a decision for each trial of an order; they differ only in how many attempts are left."""
+        run_id = order.unit.run_id
+        n_pauses = self._pauses.n_in_a_row(ALL if cause is Cause.DISK_FULL else run_id)
+        return {
+            one.unit.trial_id: decide(
+                Failure(cause, self._dispatcher.n_attempts(run_id, one.unit.trial_id), n_pauses), self._max_attempts
+            )
+            for one in order.by_trial()
+        }
+
+    async def _carry_out(self, order: Order, error: EasemlError, cause: Cause, now_seconds: float) -> list[Effect]:
+        """Decide about a unit whose slot is free again, requeue or end its trials, and see to what else follows."""
+        decisions, unit = self._decide(order, cause), order.unit
+        decision = decisions[unit.trial_id]
+        if decision.end_service:
+            raise error
+        if decision.end_trial and not decision.charge_attempt and unit.run_id in self._dispatcher.runs:
+            await self._end_trial(order, str(error))
+            return []
+        for one in order.by_trial():
+            self._dispatcher.requeue(
+                unit.run_id, one.unit.trial_id, order.slot_id, charge_attempt=decision.charge_attempt
+            )
+        if decision.confirm_lease:
+            await self._lease.confirm()
+        if decision.pause_all:
+            await self._pause_all(order, error, now_seconds, decision.requeue_after_seconds)
+        elif decision.pause_run:
+            self.pause_run(unit.run_id, now_seconds)
+        elif cause is Cause.SERVER_CRASHED:
+            await self.count_crashes()
+        elif decision.charge_attempt:
+            return await self._count_attempts(order, error, decisions)
+        return []
+
+    async def _pause_all(self, order: Order, error: EasemlError, now_seconds: float, pause_seconds: float) -> None:
+        """Wait for room on the disk, and free what was pruned or rolled back. Note the first pause in the run's history
+        if there is room for that.
+        """
+        if not self._pauses.begin(ALL, now_seconds, pause_seconds):
+            return
+        with contextlib.suppress(OutOfSpace):
+            if self._pauses.n_in_a_row(ALL) == 1:
+                await self._runs.note(order.unit.run_id, order.unit.trial_id, "disk full", f"{error}; waiting for room")
+        with contextlib.suppress(OutOfSpace):
+            await self._space.reclaim()
+
+    async def _count_attempts(
+        self, order: Order, error: EasemlError, decisions: dict[int, RetryDecision]
+    ) -> list[Effect]:
+        """Note the attempts, and end the trials that have none left; not if the run is over, or the unit was recorded
+        after all.
+        """
+        unit = order.unit
+        if unit.run_id not in self._dispatcher.runs:
+            return []
+        if unit.kind == "train" and self._dispatcher.runs[unit.run_id].is_over:
+            return []  # it was cut short at the end of the run's time
+        is_open = await self._arms.renew(unit.run_id)
+        for one in order.by_trial():
+            run_id, trial_id = one.unit.run_id, one.unit.trial_id
+            n_attempts = self._dispatcher.n_attempts(run_id, trial_id)
+            if n_attempts:
+                await self._runs.note(run_id, trial_id, "retry", f"attempt {n_attempts} failed: {error}")
+                if decisions[trial_id].end_trial:
+                    await self._end_trial(one, f"{n_attempts} attempts failed, the last: {error}")
+        return [] if is_open else [CancelUnits(unit.run_id)]
+
+    async def _end_trial(self, order: Order, reason: str) -> None:
+        run_id, trial_id = order.unit.run_id, order.unit.trial_id
+        self._dispatcher.end_trial(run_id, trial_id)
+        await self._lease.confirm()
+        await self._runs.fail_trial(run_id, trial_id, reason)
+        self._procedures.trial_changed(run_id, trial_id)
