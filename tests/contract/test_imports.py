@@ -83,7 +83,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "decisions.procedures": frozenset({"numpy", "scipy", "optuna"}),
     "decisions.hopper": frozenset({"numpy", "scipy", "ortools"}),
     "postgres": frozenset({"numpy", "psycopg"}),
-    "local": frozenset({"psycopg"}),
+    "local": frozenset({"psycopg", "prometheus_client"}),
     "cli": frozenset({"click", "rich", "psycopg", "numpy"}),
     "console": frozenset({"flask", "waitress", "werkzeug", "psycopg", "numpy"}),
     "report": frozenset({"altair", "vl_convert"}),
