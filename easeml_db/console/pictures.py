@@ -1,14 +1,22 @@
-"""Examples and answers as PNG, where their shape is that of a picture of bytes."""
+"""Examples and answers as PNG, where their shape is that of a picture of bytes; learning curves as SVG.
+
+A curve is the source of an image, in which a browser runs nothing, whatever names are in it.
+"""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from easeml_db.report.charts import LOSS_TITLE, Frame, curve, curve_title
+from easeml_db.report.datasets import ChartData
+from easeml_db.report.picture import darkened, svg
 from easeml_loaders.pictures import MODES, png_of
+
+CURVE = Frame(width=460, is_interactive=False)
 
 
 def is_picture(entry: Mapping[str, Any] | None) -> bool:
@@ -28,4 +36,20 @@ def answer_source(entry: Mapping[str, Any] | None, output: Sequence[Any]) -> str
     """Return an output tensor as the source of an image; None if it is not a picture."""
     if entry is None or not is_picture(entry):
         return None
-    return "data:image/png;base64," + b64encode(png_of(np.array(output, np.uint8))).decode()
+    return _source("png", png_of(np.array(output, np.uint8)))
+
+
+def curve_sources(data: ChartData) -> list[tuple[str, str, str]]:
+    """Return (title, light, dark) of the report's learning curves; nothing where no epoch is measured."""
+    if not data.datasets["curves"]["epoch"]:
+        return []
+    return [_curve(data, "metric", curve_title(data.rows.run["metric"])), _curve(data, "loss", LOSS_TITLE)]
+
+
+def _curve(data: ChartData, field: Literal["metric", "loss"], title: str) -> tuple[str, str, str]:
+    light = svg(curve(data, field, title, CURVE), data, ("curves", "trials"))
+    return title, _source("svg+xml", light.encode()), _source("svg+xml", darkened(light).encode())
+
+
+def _source(kind: str, content: bytes) -> str:
+    return f"data:image/{kind};base64,{b64encode(content).decode()}"

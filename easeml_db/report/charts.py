@@ -1,4 +1,4 @@
-"""The charts of a run, in Altair: Gantt, learning curves, busy slots, utilisation.
+"""The charts of a run, in Altair: Gantt, learning curves, busy slots, utilisation, forecasts.
 
 Charts name their data (`units`, `curves`, ...) and hold none, so that several share one copy and Altair's limit of
 5,000 rows, which guards data inside a chart, never applies. The renderer adds `datasets`.
@@ -19,6 +19,11 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, '
 TEXT, MUTED, GRID, RED = "#1f2933", "#52606d", "#e4e7eb", "#c22a20"
 KIND_HEIGHTS = (0.88, 0.56, 0.26)  # of a lane: training, validation, test
 KIND_BLUES = ("#2f5d8a", "#7ea6cc", "#c9dbec")
+DARK = {
+    "#ffffff": "#12181f", TEXT: "#e4e7eb", MUTED: "#9fb0c0", GRID: "#2a3541", "#f5f8fb": "#1c2530", RED: "#f0897e",
+    "#332288": "#8d7fe0", "#117733": "#4fb576", "#882255": "#d0609a", "#4D4D4D": "#b3b3b3", "#AA4499": "#cf6fc0",
+}  # fmt: skip
+"""Colours on a dark page: greys turn round, and dark hues become lighter ones of the same kind."""
 MAX_GANTT_HEIGHT = 1000
 CHOSEN = "chosen == 0 || datum.trial == chosen"
 MAX_DECADES = 7
@@ -55,7 +60,7 @@ def config() -> dict[str, Any]:
     }  # fmt: skip
     return {
         "font": FONT,
-        "background": "white",
+        "background": "#ffffff",
         "axis": axis,
         "axisY": {"minExtent": 56},
         "view": {"stroke": None},
@@ -254,3 +259,22 @@ def slot_utilisation(data: ChartData, frame: Frame, height: int = 150) -> Any:
     labels = label.encode(x=alt.X("share:Q"), y=lane, text="label:N")
     tall = max(height, round(_lane_step(len(data.slot_lanes), 20) * len(data.slot_lanes)))
     return frame.finish(alt.layer(bars, labels).properties(height=tall, title="Utilisation of each slot"))
+
+
+# Time
+
+
+def forecast_chart(frame: Frame, height: int = 220) -> Any:
+    """Draw the expected end and its interval by when they were forecast, and the end itself."""
+    base = alt.Chart(alt.NamedData("forecasts")).encode(
+        x=alt.X("made:Q").axis(alt.Axis(title="forecast, s after the start", tickCount=8))
+    )
+    y = alt.Y("least:Q").scale(alt.Scale(zero=False)).axis(alt.Axis(title=None, tickCount=6))
+    band = base.mark_area(color=KIND_BLUES[1], opacity=0.35).encode(y=y, y2="most:Q")
+    titles = {"made": "forecast after, s", "expected": "end, s", "least": "earliest, s", "most": "95 % by, s"}
+    tooltip = [alt.Tooltip(f"{name}:Q", title=title) for name, title in titles.items()]
+    line = base.mark_line(color=KIND_BLUES[0], strokeWidth=2).encode(y="expected:Q")
+    points = base.mark_point(filled=True, size=28, color=KIND_BLUES[0]).encode(y="expected:Q", tooltip=tooltip)
+    end = alt.Chart(alt.NamedData("forecast_end")).mark_rule(color=TEXT, strokeDash=[4, 3]).encode(y="end:Q")
+    title = "Expected end of the run, s after its start (dashed: the end)"
+    return frame.finish(alt.layer(band, line, points, end).properties(height=height, title=title))

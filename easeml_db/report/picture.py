@@ -1,13 +1,16 @@
-"""A run as one picture: title, Gantt chart, learning curves, best trials, utilisation."""
+"""A run as one picture: title, Gantt chart, learning curves, best trials, utilisation; and one chart as SVG."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
 import vl_convert
 
 from easeml_db.report.charts import (
+    DARK,
     LOSS_TITLE,
     MUTED,
     TEXT,
@@ -22,7 +25,7 @@ from easeml_db.report.charts import (
 )
 from easeml_db.report.datasets import ChartData, as_rows
 from easeml_db.report.headline import NOTHING, gantt_note, headline, key_figures
-from easeml_db.report.versions import vega_lite_version
+from easeml_db.report.libraries import vega_lite_version
 
 # Plots in three rows of equal length, 1210 with the room for axes and the gaps between them.
 GANTT_WIDTH, CURVE_WIDTH, BUSY_WIDTH, UTILISATION_WIDTH, BEST_WIDTH = 1150, 400, 580, 470, 210
@@ -31,11 +34,27 @@ SCALE = 2  # pixels for each unit of length: sharp on paper and on dense screens
 
 def picture(data: ChartData) -> bytes:
     """Draw a run as PNG."""
-    spec = _chart(data).to_dict(validate=False)
-    ours = {name: as_rows(columns) for name, columns in data.datasets.items()}
-    spec["datasets"] = {**spec.get("datasets", {}), **ours}
+    spec = _with_rows(_chart(data), data, data.datasets)
     png: bytes = vl_convert.vegalite_to_png(spec, scale=SCALE, vl_version=vega_lite_version())
     return png
+
+
+def svg(chart: Any, data: ChartData, names: Iterable[str]) -> str:
+    """Draw one chart of a run as SVG. names: of its data."""
+    spec = {**_with_rows(chart, data, names), "config": {**config(), "aria": False}}
+    drawn: str = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
+    return drawn
+
+
+def darkened(drawn: str) -> str:
+    """Return a drawing in the colours of a dark page."""
+    return re.sub("|".join(DARK), lambda colour: DARK[colour[0]], drawn)
+
+
+def _with_rows(chart: Any, data: ChartData, names: Iterable[str]) -> dict[str, Any]:
+    spec: dict[str, Any] = chart.to_dict(validate=False)
+    rows = {name: as_rows(data.datasets[name]) for name in names}
+    return {**spec, "datasets": {**spec.get("datasets", {}), **rows}}
 
 
 def _chart(data: ChartData) -> Any:
