@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from easeml_db.report.charts import LOSS_TITLE, Frame, curve, curve_title
+from easeml_db.report.charts import Frame, Measure, curve, curve_title
 from easeml_db.report.datasets import ChartData
 from easeml_db.report.picture import darkened, svg
 from easeml_loaders.pictures import MODES, png_of
@@ -43,12 +43,13 @@ def curve_sources(data: ChartData) -> list[tuple[str, str, str]]:
     """Return (title, light, dark) of the report's learning curves; nothing where no epoch is measured."""
     if not data.datasets["curves"]["epoch"]:
         return []
-    return [_curve(data, "metric", curve_title(data.rows.run["metric"])), _curve(data, "loss", LOSS_TITLE)]
+    return [_curve(data, "metric"), _curve(data, "loss")]
 
 
-def _curve(data: ChartData, field: Literal["metric", "loss"], title: str) -> tuple[str, str, str]:
-    light = svg(curve(data, field, title, CURVE), data, ("curves", "trials"))
-    return title, _source("svg+xml", light.encode()), _source("svg+xml", darkened(light).encode())
+def _curve(data: ChartData, field: Measure) -> tuple[str, str, str]:
+    light = svg(curve(data, field, CURVE), data, ("curves", "trials"))
+    dark = darkened(light)
+    return curve_title(data, field), _source("svg+xml", light.encode()), _source("svg+xml", dark.encode())
 
 
 def _source(kind: str, content: bytes) -> str:

@@ -28,10 +28,10 @@ MAX_GANTT_HEIGHT = 1000
 CHOSEN = "chosen == 0 || datum.trial == chosen"
 MAX_DECADES = 7
 DECADE_LABEL = "datum.value < 0.001 || datum.value > 9999 ? format(datum.value, '.0e') : format(datum.value, '~g')"
-LOSS_TITLE = "Training loss by epoch"
 ACTIVE_AXIS = "active seconds since the start (pauses cut out)"
 
 Lanes = Literal["slot", "trial"]
+Measure = Literal["metric", "loss"]
 Width = int | Literal["container"]
 
 
@@ -176,8 +176,9 @@ def _pauses() -> list[Any]:
 # Learning curves
 
 
-def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: Frame, height: int = 260) -> Any:
+def curve(data: ChartData, field: Measure, frame: Frame, height: int = 260) -> Any:
     """Draw one value of each trial after each epoch; the best trials are in colour, the others thin and grey."""
+    title = curve_title(data, field)
     values = [value for value in data.datasets["curves"][field] if value is not None]
     n_epochs = max(data.datasets["curves"]["epoch"], default=1)
     epoch = alt.X("epoch:Q").scale(alt.Scale(domain=[1, n_epochs] if n_epochs > 1 else [0.5, 1.5]))
@@ -198,9 +199,9 @@ def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: 
     return frame.finish(alt.layer(*layers).properties(height=height, title=title))
 
 
-def curve_title(metric: str) -> str:
-    """Return the title of the chart of the validation metric."""
-    return f"Validation {metric} by epoch"
+def curve_title(data: ChartData, field: Measure) -> str:
+    """Return the title of a chart of learning curves."""
+    return "Training loss by epoch" if field == "loss" else f"Validation {data.rows.run['metric']} by epoch"
 
 
 def _value_axis(field: str, values: list[float]) -> alt.Y:

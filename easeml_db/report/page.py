@@ -16,18 +16,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from easeml_db.report.charts import (
-    DARK,
-    LOSS_TITLE,
-    Frame,
-    busy_slots,
-    config,
-    curve,
-    curve_title,
-    forecast_chart,
-    gantt,
-    slot_utilisation,
-)
+from easeml_db.report.charts import DARK, Frame, busy_slots, config, curve, forecast_chart, gantt, slot_utilisation
 from easeml_db.report.datasets import ChartData
 from easeml_db.report.forecasts import forecast_sentences
 from easeml_db.report.headline import NOTHING, gantt_note, headline, key_figures
@@ -94,8 +83,8 @@ def _charts(data: ChartData) -> dict[str, Any]:
         drawn["busy_slots"] = (busy_slots(data, frame), "busy")
         drawn["slot_utilisation"] = (slot_utilisation(data, frame), "uses use_labels")
     if data.datasets["curves"]["epoch"]:
-        drawn["metric"] = (curve(data, "metric", curve_title(data.rows.run["metric"]), frame), "curves trials")
-        drawn["loss"] = (curve(data, "loss", LOSS_TITLE, frame), "curves trials")
+        drawn["metric"] = (curve(data, "metric", frame), "curves trials")
+        drawn["loss"] = (curve(data, "loss", frame), "curves trials")
     if "forecasts" in data.datasets:
         drawn["forecasts"] = (forecast_chart(frame), "forecasts forecast_end")
     drawn |= held_out_charts(data, frame)

@@ -9,20 +9,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from easeml_db.report.charts import (
-    DARK,
-    LOSS_TITLE,
-    MUTED,
-    TEXT,
-    Frame,
-    busy_slots,
-    config,
-    curve,
-    curve_title,
-    gantt,
-    hue,
-    slot_utilisation,
-)
+from easeml_db.report.charts import DARK, MUTED, TEXT, Frame, busy_slots, config, curve, gantt, hue, slot_utilisation
 from easeml_db.report.datasets import ChartData, as_rows
 from easeml_db.report.headline import NOTHING, gantt_note, headline, key_figures
 from easeml_db.report.libraries import vega_lite_version
@@ -70,9 +57,7 @@ def _charts(data: ChartData) -> list[Any]:
     parts = [gantt(data, "slot", Frame(GANTT_WIDTH, False)).properties(title=title)]
     if data.datasets["curves"]["epoch"]:
         frame = Frame(CURVE_WIDTH, False)
-        metric = curve(data, "metric", curve_title(data.rows.run["metric"]), frame, 240)
-        loss = curve(data, "loss", LOSS_TITLE, frame, 240)
-        parts.append(_beside(metric, loss, _best(data)))
+        parts.append(_beside(curve(data, "metric", frame, 240), curve(data, "loss", frame, 240), _best(data)))
     busy = busy_slots(data, Frame(BUSY_WIDTH, False))
     parts.append(_beside(busy, slot_utilisation(data, Frame(UTILISATION_WIDTH, False))))
     return parts
