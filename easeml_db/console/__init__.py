@@ -3,10 +3,10 @@
 settings.py    the options of `easeml console`
 logins.py      who is logged in, in this process alone
 rows.py        what a role sees, over a connection of that role
-curves.py      learning curves as lines of an SVG, a pure function
-pictures.py    examples and answers as PNG
+pictures.py    examples and answers as PNG, learning curves as SVG
 pages.py       the pages
 app.py         the application: security headers, logins, errors
 
 A page shows only what the role could query in SQL, because it opens a connection as that role. Pages have no script.
+Leaderboard, curves and style are the report's (easeml_db.report).
 """

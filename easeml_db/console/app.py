@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from flask import Flask, Request, Response, abort, g, redirect, render_template, request, url_for
+from flask import Blueprint, Flask, Request, Response, abort, g, redirect, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
 from easeml_db.console.logins import Login, Logins, is_same
 from easeml_db.console.pages import pages
-from easeml_db.console.rows import connected, dsn_of_role, told
+from easeml_db.console.rows import connected, dsn_of_role
 from easeml_db.console.settings import Settings
 from easeml_db.errors import EasemlError, NotFound
+from easeml_db.report.wording import FILTERS, failed
 from easeml_db.words.visible_text import visible_value
 
 MOST_BYTES = 32 << 20
@@ -30,18 +31,24 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """No script, no frame, nothing from elsewhere, and no address handed on: that of the login page holds the key."""
-NOTHING = "-"
-OPEN = frozenset({"login", "static"})
+OPEN = frozenset({"login", "static", "report.static"})
+REPORT = Blueprint(
+    "report", "easeml_db.report", static_folder="static", static_url_path="/report", template_folder="templates"
+)
+"""The style and the parts of pages that are the report's, too."""
 
 
 def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> Flask:
     """Return the application."""
     app = Flask("easeml_db.console")
     app.config["MAX_CONTENT_LENGTH"], app.config["MAX_FORM_MEMORY_SIZE"] = MOST_BYTES, MOST_FORM_BYTES
-    app.jinja_env.filters.update(number=_number, moment=_moment)
+    app.jinja_env.filters.update(FILTERS)
+    app.jinja_env.tests["failed"] = failed
     app.jinja_env.finalize = _shown
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     logins, cookie = Logins(now), f"easeml_console_{settings.port}"
     app.register_blueprint(pages)
+    app.register_blueprint(REPORT)
 
     @app.before_request
     def _let_in() -> BaseResponse | None:
@@ -95,7 +102,7 @@ def _enter(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | tu
             connection.execute("SELECT easeml.version()")
     except EasemlError as error:
         logins.fail(role)
-        return render_template("login.html", key=settings.key, role=role, problem=told(error)[0]), 403
+        return render_template("login.html", key=settings.key, role=role, problem=error.message), 403
     answer = redirect(url_for("pages.tasks"))
     answer.set_cookie(cookie, logins.add(role, dsn), httponly=True, samesite="Strict", path="/")
     return answer
@@ -108,8 +115,8 @@ def _check_form(asked: Request, login: Login) -> None:
 
 
 def _problem(error: EasemlError) -> tuple[str, int]:
-    message, hint = told(error)
-    return render_template("problem.html", message=message, hint=hint), 404 if isinstance(error, NotFound) else 400
+    status = 404 if isinstance(error, NotFound) else 400
+    return render_template("problem.html", message=error.message, hint=error.hint), status
 
 
 def _refusal(error: HTTPException) -> tuple[str, int]:
@@ -118,16 +125,8 @@ def _refusal(error: HTTPException) -> tuple[str, int]:
 
 def _shown(value: object) -> object:
     """Return a value as templates write it: untrusted texts in one line, without characters that change the writing
-    direction.
+    direction; nothing for None.
     """
-    return visible_value(value) if type(value) in (str, list, dict, tuple) else value
-
-
-def _number(value: object) -> str:
     if value is None:
-        return NOTHING
-    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _moment(value: object) -> str:
-    return NOTHING if value is None else f"{value:%Y-%m-%d %H:%M:%S}"
+        return ""
+    return visible_value(value) if type(value) in (str, list, dict, tuple) else value

@@ -12,16 +12,18 @@ from flask import Blueprint, Response, g, redirect, render_template, request, ur
 from psycopg.types.json import Jsonb
 from werkzeug.wrappers import Response as BaseResponse
 
-from easeml_db.console.curves import chart_of
 from easeml_db.console.inputs import example_input
-from easeml_db.console.pictures import answer_source, example_png, is_picture
-from easeml_db.console.rows import Connection, Row, connected, example_bytes, examples, one, rows, switch, told
+from easeml_db.console.pictures import answer_source, curve_sources, example_png, is_picture
+from easeml_db.console.rows import Connection, Row, connected, example_bytes, examples, one, rows, switch
 from easeml_db.errors import EasemlError, InvalidArgument
+from easeml_db.report.datasets import chart_data
+from easeml_db.report.rows import RunRows
 from easeml_loaders.picture_labels import Wanted
 from easeml_loaders.pictures import read_picture
 
 pages = Blueprint("pages", __name__)
 PAGE_ROWS = 24
+CURVE_POINTS = 100  # of a trial: a second of a processor draws 50 trials of so many epochs
 UNPACKING = threading.Lock()  # a picture takes hundreds of megabytes while it is unpacked: one at a time, for all
 OPEN_STATUSES = ("queued", "running")
 
@@ -45,7 +47,7 @@ def task(task_id: int) -> str:
         found = _task(connection, task_id)
         story = rows(connection, "story", task=found["task_name"]) if found["is_own"] else []
         of_task = rows(connection, "task_runs", tenant=found["tenant"], dataset=found["task_name"])
-        shown = _run_parts(connection, of_task[0]["run_id"]) if of_task else {}
+        shown = _run_parts(connection, of_task[0]) if of_task else {}
     return render_template("task.html", task=found, story=story, runs=of_task, is_live=_has_open(of_task), **shown)
 
 
@@ -105,8 +107,8 @@ def infer(task_id: int) -> tuple[str, int]:
     try:
         answered = _answered(found, takes_picture) if request.method == "POST" else {}
     except EasemlError as error:
-        message, hint = told(error)
-        return render_template("infer.html", **shown, given=_given(), problem=message, hint=hint), 400
+        problem = {"problem": error.message, "hint": error.hint}
+        return render_template("infer.html", **shown, given=_given(), **problem), 400
     return render_template("infer.html", **shown, given=_given(), **answered), 200
 
 
@@ -124,17 +126,21 @@ def run(run_id: int) -> str:
     with connected(g.login.dsn) as connection:
         found = one(connection, "run", f"run {run_id}", run_id=run_id)
         summary = [next(iter(row.values())) for row in rows(connection, "summary", run_id=run_id)]
-        shown = _run_parts(connection, run_id)
+        shown = _run_parts(connection, found)
     return render_template("run.html", run=found, summary=summary, is_live=_has_open([found]), **shown)
 
 
-def _run_parts(connection: Connection, run_id: int) -> dict[str, Any]:
+def _run_parts(connection: Connection, run: Row) -> dict[str, Any]:
     """Return the parts of a page about a run: its leaderboard, its curves, and the last decisions about it."""
+    trials = rows(connection, "leaderboard", run_id=run["run_id"])
+    step = max((trial["max_epochs"] for trial in trials), default=0) // CURVE_POINTS + 1
+    curves = rows(connection, "curves", trial_ids=[trial["trial_id"] for trial in trials], step=step)
+    data = chart_data(RunRows(run, trials, (), curves, (), (), {}), n_top=len(trials))
     return {
-        "board": rows(connection, "leaderboard", run_id=run_id),
-        "chart": chart_of(rows(connection, "curves", run_id=run_id)),
-        "decisions": rows(connection, "decisions", run_id=run_id),
-        "waits": rows(connection, "waits", run_id=run_id),
+        "data": data,
+        "pictures": curve_sources(data),
+        "decisions": rows(connection, "decisions", run_id=run["run_id"]),
+        "waits": rows(connection, "waits", run_id=run["run_id"]),
     }
 
 

@@ -1,4 +1,7 @@
-"""Examples and answers as PNG, where their shape is that of a picture of bytes."""
+"""Examples and answers as PNG, where their shape is that of a picture of bytes; learning curves as SVG.
+
+A curve is the source of an image, in which a browser runs nothing, whatever names are in it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from easeml_db.report.charts import Frame, Measure, curve, curve_title
+from easeml_db.report.datasets import ChartData
+from easeml_db.report.picture import darkened, svg
 from easeml_loaders.pictures import MODES, png_of
+
+CURVE = Frame(width=460, is_interactive=False)
 
 
 def is_picture(entry: Mapping[str, Any] | None) -> bool:
@@ -28,4 +36,21 @@ def answer_source(entry: Mapping[str, Any] | None, output: Sequence[Any]) -> str
     """Return an output tensor as the source of an image; None if it is not a picture."""
     if entry is None or not is_picture(entry):
         return None
-    return "data:image/png;base64," + b64encode(png_of(np.array(output, np.uint8))).decode()
+    return _source("png", png_of(np.array(output, np.uint8)))
+
+
+def curve_sources(data: ChartData) -> list[tuple[str, str, str]]:
+    """Return (title, light, dark) of the report's learning curves; nothing where no epoch is measured."""
+    if not data.datasets["curves"]["epoch"]:
+        return []
+    return [_curve(data, "metric"), _curve(data, "loss")]
+
+
+def _curve(data: ChartData, field: Measure) -> tuple[str, str, str]:
+    light = svg(curve(data, field, CURVE), data, ("curves", "trials"))
+    dark = darkened(light)
+    return curve_title(data, field), _source("svg+xml", light.encode()), _source("svg+xml", dark.encode())
+
+
+def _source(kind: str, content: bytes) -> str:
+    return f"data:image/{kind};base64,{b64encode(content).decode()}"

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from easeml_db.errors import EasemlError, InvalidArgument, NotFound
+from easeml_db.errors import InvalidArgument, NotFound
 from easeml_db.postgres.connection import connect_now, not_a_connection_string, server_error
 from easeml_db.postgres.queries import queries
 
@@ -111,11 +111,6 @@ def switch(connection: Connection, task: Row, example_id: int, *, is_on: bool) -
     statement = sql.SQL("UPDATE {} SET is_on = %s WHERE example_id = %s").format(_table(task))
     if connection.execute(statement, [is_on, example_id]).rowcount == 0:
         raise NotFound(f"there is no example {example_id} that you can see")
-
-
-def told(error: EasemlError) -> tuple[str, str | None]:
-    """Return the text shown for an error: its message and its hint."""
-    return error.message, error.hint
 
 
 def _table(task: Row) -> sql.Identifier:

@@ -1,6 +1,7 @@
 """Numbers for Prometheus: one page of text over HTTP, for this machine alone.
 
-It uses no library, because one would bring a server with threads for a page of thirty lines made from one row.
+prometheus_client writes the page. Its server starts a thread for every connection and bounds neither their number nor
+their time, so the page is served here, in the loop of the coordinator.
 """
 
 from __future__ import annotations
@@ -9,9 +10,14 @@ import asyncio
 import contextlib
 import errno
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
+
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from easeml_db.coordinator.counters import Counters
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed
@@ -61,7 +67,7 @@ class Metrics:
         """Return the page, made no longer than a second ago."""
         async with self._making:
             if time.monotonic() >= self._made + FRESH_SECONDS:
-                self._page = exposition(self._counters.values(), await self._health())
+                self._page = generate_latest(Numbers(self._counters.values(), await self._health())).decode()
                 self._made = time.monotonic()
         return self._page
 
@@ -80,17 +86,21 @@ class Metrics:
             await session.close()
 
 
-def exposition(counters: Mapping[str, float], health: Mapping[str, Any]) -> str:
-    """Return numbers in the text format of Prometheus: counters of the process, and gauges of the database."""
-    lines = []
-    for name, value in counters.items():
-        lines += [f"# TYPE easeml_{name}_total counter", f"easeml_{name}_total {value:g}" if isinstance(value, float)
-                  else f"easeml_{name}_total {value}"]  # fmt: skip
-    lines += ["# TYPE easeml_database_up gauge", f"easeml_database_up {int(bool(health))}"]
-    for name, value in health.items():
-        if isinstance(value, bool | int | float) and name not in UNWANTED and name not in counters:
-            lines += [f"# TYPE easeml_{name} gauge", f"easeml_{name} {float(value):.15g}"]
-    return "\n".join(lines) + "\n"
+@dataclass(frozen=True)
+class Numbers(Collector):
+    """Counters of the process, and the numbers in a row of easeml.health as gauges; no row while there is no server."""
+
+    counters: Mapping[str, float]
+    health: Mapping[str, Any]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield them for Prometheus."""
+        for name, value in self.counters.items():
+            yield CounterMetricFamily(f"easeml_{name}", f"{name} since this coordinator started", value)
+        yield GaugeMetricFamily("easeml_database_up", "whether easeml.health can be read", bool(self.health))
+        for name, value in self.health.items():
+            if isinstance(value, bool | int | float) and name not in UNWANTED and name not in self.counters:
+                yield GaugeMetricFamily(f"easeml_{name}", f"column {name} of easeml.health", value)
 
 
 @asynccontextmanager

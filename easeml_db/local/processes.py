@@ -65,24 +65,19 @@ def server_environment() -> dict[str, str]:
 
     kept = {name: os.environ[name] for name in ("LANG", "TZ", "PATH") if name in os.environ}
     libraries = str(Path(easeml_plpy.__file__).resolve().parent.parent)
+    memory = max(2 << 30, machine_bytes() // 4)  # of a session that predicts: of the machine's, or of the container's
     return {
         **kept,
         "PYTHONPATH": libraries,
         **WAITING_THREADS,
         "PYTHONDONTWRITEBYTECODE": "1",
-        PREDICTION_MEMORY: os.environ.get(PREDICTION_MEMORY) or str(prediction_memory_bytes()),
+        PREDICTION_MEMORY: os.environ.get(PREDICTION_MEMORY) or str(memory),
     }
 
 
 def coordinator_environment() -> dict[str, str]:
     """Return the coordinator's environment: the server's, and where libpq finds services and passwords of nodes."""
     return server_environment() | {name: os.environ[name] for name in LIBPQ_FILES if name in os.environ}
-
-
-def prediction_memory_bytes() -> int:
-    """Return how much memory a session that predicts may have: a quarter of the machine's or container's, 2 GB at
-    least."""
-    return max(2 << 30, machine_bytes() // 4)
 
 
 def available_cores(quota: Path = CPU_QUOTA) -> int:

@@ -36,6 +36,7 @@ from easeml_db.postgres.connection import connect_now, server_error
 from easeml_db.postgres.versions import check_available, is_older, update_extension
 
 Connection = psycopg.Connection[dict[str, Any]]
+CREATE_FORMER = sql.SQL("CREATE EXTENSION easeml VERSION {} CASCADE")
 
 
 class Restored(NamedTuple):
@@ -128,7 +129,8 @@ def _fill(dsn: str, programs: Path, dump: Dump, n_jobs: int, allow_missing: bool
     ) as listed:
         if is_former:
             # It checks foreign keys row by row, so its tables come in order; its extension and schema are there before.
-            _create_extension(dsn, dump.version)
+            with connect_now(dsn) as connection:
+                connection.execute(CREATE_FORMER.format(sql.Literal(dump.version)))
             entries = run_program([programs / "pg_restore", "--list", dump.path]).split("\n")
             listed.write("\n".join(entry for entry in entries if " SCHEMA - easeml " not in entry))
             listed.flush()
@@ -146,11 +148,6 @@ def _fill(dsn: str, programs: Path, dump: Dump, n_jobs: int, allow_missing: bool
         (row,) = connection.execute("SELECT easeml.finish_restore(%s) AS said", [allow_missing]).fetchall()
         connection.execute("ANALYZE")
     return str(row["said"])
-
-
-def _create_extension(dsn: str, version: str) -> None:
-    with connect_now(dsn) as connection:
-        connection.execute(sql.SQL("CREATE EXTENSION easeml VERSION {} CASCADE").format(sql.Literal(version)))
 
 
 def _check_empty(connection: Connection, dsn: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The charts of a run, in Altair: Gantt, learning curves, busy slots, utilisation.
+"""The charts of a run, in Altair: Gantt, learning curves, busy slots, utilisation, forecasts.
 
 Charts name their data (`units`, `curves`, ...) and hold none, so that several share one copy and Altair's limit of
 5,000 rows, which guards data inside a chart, never applies. The renderer adds `datasets`.
@@ -19,14 +19,19 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, '
 TEXT, MUTED, GRID, RED = "#1f2933", "#52606d", "#e4e7eb", "#c22a20"
 KIND_HEIGHTS = (0.88, 0.56, 0.26)  # of a lane: training, validation, test
 KIND_BLUES = ("#2f5d8a", "#7ea6cc", "#c9dbec")
+DARK = {
+    "#ffffff": "#12181f", TEXT: "#e4e7eb", MUTED: "#9fb0c0", GRID: "#2a3541", "#f5f8fb": "#1c2530", RED: "#f0897e",
+    "#332288": "#8d7fe0", "#117733": "#4fb576", "#882255": "#d0609a", "#4D4D4D": "#b3b3b3", "#AA4499": "#cf6fc0",
+}  # fmt: skip
+"""Colours on a dark page: greys turn round, and dark hues become lighter ones of the same kind."""
 MAX_GANTT_HEIGHT = 1000
 CHOSEN = "chosen == 0 || datum.trial == chosen"
 MAX_DECADES = 7
 DECADE_LABEL = "datum.value < 0.001 || datum.value > 9999 ? format(datum.value, '.0e') : format(datum.value, '~g')"
-LOSS_TITLE = "Training loss by epoch"
 ACTIVE_AXIS = "active seconds since the start (pauses cut out)"
 
 Lanes = Literal["slot", "trial"]
+Measure = Literal["metric", "loss"]
 Width = int | Literal["container"]
 
 
@@ -55,7 +60,7 @@ def config() -> dict[str, Any]:
     }  # fmt: skip
     return {
         "font": FONT,
-        "background": "white",
+        "background": "#ffffff",
         "axis": axis,
         "axisY": {"minExtent": 56},
         "view": {"stroke": None},
@@ -171,8 +176,9 @@ def _pauses() -> list[Any]:
 # Learning curves
 
 
-def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: Frame, height: int = 260) -> Any:
+def curve(data: ChartData, field: Measure, frame: Frame, height: int = 260) -> Any:
     """Draw one value of each trial after each epoch; the best trials are in colour, the others thin and grey."""
+    title = curve_title(data, field)
     values = [value for value in data.datasets["curves"][field] if value is not None]
     n_epochs = max(data.datasets["curves"]["epoch"], default=1)
     epoch = alt.X("epoch:Q").scale(alt.Scale(domain=[1, n_epochs] if n_epochs > 1 else [0.5, 1.5]))
@@ -193,9 +199,9 @@ def curve(data: ChartData, field: Literal["metric", "loss"], title: str, frame: 
     return frame.finish(alt.layer(*layers).properties(height=height, title=title))
 
 
-def curve_title(metric: str) -> str:
-    """Return the title of the chart of the validation metric."""
-    return f"Validation {metric} by epoch"
+def curve_title(data: ChartData, field: Measure) -> str:
+    """Return the title of a chart of learning curves."""
+    return "Training loss by epoch" if field == "loss" else f"Validation {data.rows.run['metric']} by epoch"
 
 
 def _value_axis(field: str, values: list[float]) -> alt.Y:
@@ -254,3 +260,22 @@ def slot_utilisation(data: ChartData, frame: Frame, height: int = 150) -> Any:
     labels = label.encode(x=alt.X("share:Q"), y=lane, text="label:N")
     tall = max(height, round(_lane_step(len(data.slot_lanes), 20) * len(data.slot_lanes)))
     return frame.finish(alt.layer(bars, labels).properties(height=tall, title="Utilisation of each slot"))
+
+
+# Time
+
+
+def forecast_chart(frame: Frame, height: int = 220) -> Any:
+    """Draw the expected end and its interval by when they were forecast, and the end itself."""
+    base = alt.Chart(alt.NamedData("forecasts")).encode(
+        x=alt.X("made:Q").axis(alt.Axis(title="forecast, s after the start", tickCount=8))
+    )
+    y = alt.Y("least:Q").scale(alt.Scale(zero=False)).axis(alt.Axis(title=None, tickCount=6))
+    band = base.mark_area(color=KIND_BLUES[1], opacity=0.35).encode(y=y, y2="most:Q")
+    titles = {"made": "forecast after, s", "expected": "end, s", "least": "earliest, s", "most": "95 % by, s"}
+    tooltip = [alt.Tooltip(f"{name}:Q", title=title) for name, title in titles.items()]
+    line = base.mark_line(color=KIND_BLUES[0], strokeWidth=2).encode(y="expected:Q")
+    points = base.mark_point(filled=True, size=28, color=KIND_BLUES[0]).encode(y="expected:Q", tooltip=tooltip)
+    end = alt.Chart(alt.NamedData("forecast_end")).mark_rule(color=TEXT, strokeDash=[4, 3]).encode(y="end:Q")
+    title = "Expected end of the run, s after its start (dashed: the end)"
+    return frame.finish(alt.layer(band, line, points, end).properties(height=height, title=title))

@@ -5,7 +5,6 @@ Ids and short codes travel once for each unit; names of trials and slots are loo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from easeml_db.report.figures import KINDS, Figures, busy_over_time, figures
 from easeml_db.report.forecasts import forecast_columns
 from easeml_db.report.held_out import held_out_columns
-from easeml_db.report.rows import Row, RunRows
+from easeml_db.report.rows import Columns, Row, RunRows, finite
 from easeml_db.report.timeline import Timeline, timeline
 from easeml_db.report.wording import duration_text, metric_text, percent_text
 
@@ -21,8 +20,6 @@ from easeml_db.report.wording import duration_text, metric_text, percent_text
 HUES = ("#332288", "#CC6677", "#44AA99", "#DDAA33", "#117733", "#88CCEE", "#882255", "#999933", "#AA4499", "#4D4D4D")
 FAILURES = {"failed": "trial failed", "retry": "attempt lost"}
 FAILURE_LANE = "failures"
-
-Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -91,11 +88,6 @@ def slot_names(slots: Sequence[Row], used: Sequence[int]) -> dict[int, str]:
     names = {slot_id: known.get(slot_id, f"slot {slot_id}") for slot_id in used}
     taken = list(names.values())
     return {slot_id: name if taken.count(name) == 1 else f"{name} ({slot_id})" for slot_id, name in names.items()}
-
-
-def finite(value: float | None, n_digits: int = 6) -> float | None:
-    """Return a number that JSON can hold, rounded to some significant digits; None if it is not finite."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.{n_digits}g}")
 
 
 def _columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Columns:

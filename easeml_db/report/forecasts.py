@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from easeml_db.report.rows import Row, RunRows
+from easeml_db.report.rows import Columns, Row, RunRows
 from easeml_db.report.wording import billing_text, cost_text, duration_text
 
 TENTH = 0.1
 
 
-def forecast_columns(rows: RunRows) -> dict[str, dict[str, list[Any]]]:
+def forecast_columns(rows: RunRows) -> dict[str, Columns]:
     """Return the columns of the chart of forecasts; empty if there are fewer than two forecasts."""
     if len(rows.forecasts) < 2:
         return {}

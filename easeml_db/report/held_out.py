@@ -1,19 +1,20 @@
-"""What the best trial answers for held-out rows, as small columns for charts and as lines of HTML."""
+"""What the best trial answers for held-out rows, as small columns for charts and as lines of a table."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
-from easeml_db.report.rows import Row, RunRows
+from easeml_db.report.rows import Columns, Row, RunRows, columns_of, finite
 from easeml_db.report.wording import metric_text
 
 SQUARES = ("roc", "calibration", "residuals")
 """Charts with a diagonal."""
 
-Columns = dict[str, list[Any]]
-
+ROC = {
+    "name": "positive_class", "wrong": "false_positive_rate", "right": "true_positive_rate", "threshold": "threshold"
+}  # fmt: skip
+CALIBRATION = {"name": "positive_class", "said": "mean_probability", "seen": "positive_share", "n": "n_rows"}
 MOST_CLASSES_IN_MATRIX, MOST_CLASSES_IN_CURVES = 40, 10
 MOST_POINTS, MOST_BARS = 400, 20
 CHART_ORDER = ("confusion", "residuals", "roc", "calibration", "inputs", "hyperparameters")
@@ -21,14 +22,19 @@ CHART_ORDER = ("confusion", "residuals", "roc", "calibration", "inputs", "hyperp
 
 def held_out_columns(rows: RunRows) -> dict[str, Columns]:
     """Return the data of the charts by name; one that has nothing to show is left out."""
-    found = rows.held_out
+    found = {name: rows.held_out.get(name, ()) for name in CHART_ORDER}
+    cells = found["confusion"] if len(found["confusion"]) <= MOST_CLASSES_IN_MATRIX**2 else ()
+    hyperparameters = sorted(found["hyperparameters"], key=lambda row: -row["importance"])[:MOST_BARS]
     columns: dict[str, Columns] = {
-        "confusion": _confusion(found.get("confusion", ())),
-        "roc": _roc(found.get("roc", ())),
-        "calibration": _calibration(found.get("calibration", ())),
-        "residuals": _residuals(found.get("residuals", ())),
-        "inputs": _inputs(found.get("inputs", ())),
-        "hyperparameters": _hyperparameters(found.get("hyperparameters", ())),
+        "confusion": columns_of(cells, {"actual": "actual", "predicted": "predicted", "n": "n_rows", "share": "share"}),
+        "roc": _curves(map(thinned, _by_class(found["roc"])), ROC),
+        "calibration": _curves(_by_class(found["calibration"]), CALIBRATION),
+        "residuals": columns_of(thinned(found["residuals"]), {"actual": "actual", "predicted": "predicted"}),
+        "inputs": _inputs(found["inputs"][:MOST_BARS]),
+        "hyperparameters": {
+            "name": [f"{row['architecture']}: {row['hyperparameter']}" for row in hyperparameters],
+            **columns_of(hyperparameters, {"importance": "importance"}),
+        },
     }
     shown = {name: each for name, each in columns.items() if any(map(len, each.values()))}
     return {**shown, **{f"{name}_diagonal": _diagonal(name, shown[name]) for name in SQUARES if name in shown}}
@@ -53,23 +59,6 @@ def thinned(rows: Sequence[Row], n_most: int = MOST_POINTS) -> list[Row]:
     return [rows[round(k * (len(rows) - 1) / (n_most - 1))] for k in range(n_most)]
 
 
-def _columns(rows: Sequence[Row], names: Mapping[str, str]) -> Columns:
-    return {name: [_plain(row[column]) for row in rows] for name, column in names.items()}
-
-
-def _plain(value: Any) -> Any:
-    """Return a value that JSON can hold, numbers with six digits."""
-    if not isinstance(value, float):
-        return value
-    return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def _confusion(rows: Sequence[Row]) -> Columns:
-    if len(rows) > MOST_CLASSES_IN_MATRIX**2:
-        return {}
-    return _columns(rows, {"actual": "actual", "predicted": "predicted", "n": "n_rows", "share": "share"})
-
-
 def _by_class(rows: Sequence[Row]) -> list[Sequence[Row]]:
     """Return the rows of each class; none if there are too many classes to tell their curves apart."""
     names = dict.fromkeys(row["positive_class"] for row in rows)
@@ -78,28 +67,10 @@ def _by_class(rows: Sequence[Row]) -> list[Sequence[Row]]:
     return [[row for row in rows if row["positive_class"] == name] for name in names]
 
 
-def _roc(rows: Sequence[Row]) -> Columns:
-    thin = [row for own in _by_class(rows) for row in thinned(own)]
-    return _numbered(
-        thin, {"name": "positive_class", "wrong": "false_positive_rate", "right": "true_positive_rate",
-               "threshold": "threshold"},
-    )  # fmt: skip
-
-
-def _calibration(rows: Sequence[Row]) -> Columns:
-    all_rows = [row for own in _by_class(rows) for row in own]
-    return _numbered(
-        all_rows, {"name": "positive_class", "said": "mean_probability", "seen": "positive_share", "n": "n_rows"}
-    )
-
-
-def _numbered(rows: Sequence[Row], names: Mapping[str, str]) -> Columns:
+def _curves(curves: Iterable[Sequence[Row]], names: Mapping[str, str]) -> Columns:
     """Return columns with the place of each row, so that a line connects consecutive rows."""
-    return {**_columns(rows, names), "place": list(range(len(rows)))}
-
-
-def _residuals(rows: Sequence[Row]) -> Columns:
-    return _columns(thinned(rows), {"actual": "actual", "predicted": "predicted"})
+    rows = list(chain.from_iterable(curves))
+    return {**columns_of(rows, names), "place": list(range(len(rows)))}
 
 
 def _diagonal(name: str, columns: Columns) -> Columns:
@@ -112,19 +83,9 @@ def _diagonal(name: str, columns: Columns) -> Columns:
 
 
 def _inputs(rows: Sequence[Row]) -> Columns:
-    shown = rows[:MOST_BARS]
-    spread = [(row["importance"], row["standard_deviation"]) for row in shown]
-    return {
-        "name": [row["input"] for row in shown],
-        "importance": [_plain(mean) for mean, _ in spread],
-        "low": [_plain(mean - deviation) for mean, deviation in spread],
-        "high": [_plain(mean + deviation) for mean, deviation in spread],
+    """Return importances with the ends of a line from one standard deviation below to one above."""
+    ends = {
+        name: [finite(row["importance"] + sign * row["standard_deviation"]) for row in rows]
+        for name, sign in (("low", -1), ("high", 1))
     }
-
-
-def _hyperparameters(rows: Sequence[Row]) -> Columns:
-    shown = sorted(rows, key=lambda row: -row["importance"])[:MOST_BARS]
-    return {
-        "name": [f"{row['architecture']}: {row['hyperparameter']}" for row in shown],
-        "importance": [_plain(row["importance"]) for row in shown],
-    }
+    return {**columns_of(rows, {"name": "input", "importance": "importance"}), **ends}

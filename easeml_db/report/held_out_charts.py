@@ -49,7 +49,7 @@ def _confusion(data: ChartData, frame: Frame) -> Any:
         tooltip=["actual:N", "predicted:N", alt.Tooltip("n:Q", title="rows"), alt.Tooltip("share:Q", format=".1%")],
     )
     shade = alt.Color("share:Q").scale(alt.Scale(range=[PALE, KIND_BLUES[0]], domain=[0, 1])).legend(None)
-    layers = [base.mark_rect(stroke="white").encode(color=shade)]
+    layers = [base.mark_rect(stroke="#ffffff").encode(color=shade)]
     if len(labels) <= MOST_CLASSES_WITH_NUMBERS:
         ink = alt.condition("datum.share > 0.5", alt.value("white"), alt.value(TEXT))
         layers.append(base.mark_text(fontSize=11).encode(text=alt.Text("n:Q").format(","), color=ink))

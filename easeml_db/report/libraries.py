@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import altair as alt
 import vl_convert
-
-from easeml_db.report.versions import vega_lite_version
 
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
@@ -20,3 +19,8 @@ def drawing_libraries() -> str:
 def safe_script(script: str) -> str:
     """Return JavaScript that an HTML parser does not end early: within strings, </script has its slash escaped."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def vega_lite_version() -> str:
+    """Return the version of Vega-Lite that Altair writes for, such as 6.1; the renderer must read the same."""
+    return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])

@@ -10,27 +10,20 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from html import escape
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from easeml_db.report.charts import (
-    LOSS_TITLE,
-    Frame,
-    busy_slots,
-    config,
-    curve,
-    curve_title,
-    gantt,
-    slot_utilisation,
-)
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from easeml_db.report.charts import DARK, Frame, busy_slots, config, curve, forecast_chart, gantt, slot_utilisation
 from easeml_db.report.datasets import ChartData
-from easeml_db.report.forecast_section import forecast_chart, section_forecasts
-from easeml_db.report.headline import headline
+from easeml_db.report.forecasts import forecast_sentences
+from easeml_db.report.headline import NOTHING, gantt_note, headline, key_figures
+from easeml_db.report.held_out import CHART_ORDER, score_lines
 from easeml_db.report.held_out_charts import held_out_charts
 from easeml_db.report.libraries import drawing_libraries
-from easeml_db.report.sections import section_curves, section_head, section_slots, section_units
-from easeml_db.report.tables import section_facts, section_held_out, section_leaderboard
+from easeml_db.report.wording import FILTERS, failed
 
 FOLDER = Path(__file__).parent
 
@@ -38,31 +31,34 @@ FOLDER = Path(__file__).parent
 def page(data: ChartData, *, made_by: str) -> str:
     """Return a run as HTML. made_by: the program that wrote it, for the last line."""
     libraries = drawing_libraries()
-    drawing = (FOLDER / "page.js").read_text(encoding="utf-8")
-    style = (FOLDER / "style.css").read_text(encoding="utf-8")
-    title = escape(headline(data.rows))
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy([libraries, drawing])}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{title}</title><style>{style}</style></head>",
-        "<body><main>",
-        *section_head(data),
-        *section_units(data),
-        *section_curves(data),
-        *section_leaderboard(data),
-        *section_held_out(data),
-        *section_forecasts(data.rows),
-        *section_slots(data),
-        *section_facts(data),
-        f"<footer>{escape(made_by)}</footer></main>",
-        f'<script type="application/json" id="data">{_json(_charts(data))}</script>',
-        f"<script>{libraries}</script>",
-        f"<script>{drawing}</script>",
-        "</body></html>",
-    ]
-    return "\n".join(parts) + "\n"
+    drawing, style = ((FOLDER / "static" / name).read_text(encoding="utf-8") for name in ("page.js", "style.css"))
+    return _template().render(
+        data=data,
+        title=headline(data.rows),
+        nothing=NOTHING,
+        gantt_note=gantt_note(data),
+        cards=key_figures(data.rows, data.figures),
+        scores=score_lines(data.rows),
+        held_out=[name for name in CHART_ORDER if name in data.datasets],
+        forecast_sentences=forecast_sentences(data.rows),
+        made_by=made_by,
+        style=style,
+        policy=_policy([libraries, drawing]),
+        document=_json(_charts(data)),
+        libraries=libraries,
+        drawing=drawing,
+    )
+
+
+@cache
+def _template() -> Template:
+    templates = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, finalize=lambda value: "" if value is None else value,
+    )  # fmt: skip
+    templates.filters.update(FILTERS)
+    templates.tests["failed"] = failed
+    return templates.get_template("report.html")
 
 
 def _policy(scripts: Sequence[str]) -> str:
@@ -87,13 +83,13 @@ def _charts(data: ChartData) -> dict[str, Any]:
         drawn["busy_slots"] = (busy_slots(data, frame), "busy")
         drawn["slot_utilisation"] = (slot_utilisation(data, frame), "uses use_labels")
     if data.datasets["curves"]["epoch"]:
-        drawn["metric"] = (curve(data, "metric", curve_title(data.rows.run["metric"]), frame), "curves trials")
-        drawn["loss"] = (curve(data, "loss", LOSS_TITLE, frame), "curves trials")
+        drawn["metric"] = (curve(data, "metric", frame), "curves trials")
+        drawn["loss"] = (curve(data, "loss", frame), "curves trials")
     if "forecasts" in data.datasets:
         drawn["forecasts"] = (forecast_chart(frame), "forecasts forecast_end")
     drawn |= held_out_charts(data, frame)
     specs = {name: _spec(chart, data_names) for name, (chart, data_names) in drawn.items()}
-    return {"charts": specs, "datasets": data.datasets}
+    return {"charts": specs, "datasets": data.datasets, "dark": DARK}
 
 
 def _spec(chart: Any, data_names: str) -> dict[str, Any]:

@@ -1,28 +1,18 @@
-"""A run as one picture: title, Gantt chart, learning curves, best trials, utilisation."""
+"""A run as one picture: title, Gantt chart, learning curves, best trials, utilisation; and one chart as SVG."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
 import vl_convert
 
-from easeml_db.report.charts import (
-    LOSS_TITLE,
-    MUTED,
-    TEXT,
-    Frame,
-    busy_slots,
-    config,
-    curve,
-    curve_title,
-    gantt,
-    hue,
-    slot_utilisation,
-)
+from easeml_db.report.charts import DARK, MUTED, TEXT, Frame, busy_slots, config, curve, gantt, hue, slot_utilisation
 from easeml_db.report.datasets import ChartData, as_rows
 from easeml_db.report.headline import NOTHING, gantt_note, headline, key_figures
-from easeml_db.report.versions import vega_lite_version
+from easeml_db.report.libraries import vega_lite_version
 
 # Plots in three rows of equal length, 1210 with the room for axes and the gaps between them.
 GANTT_WIDTH, CURVE_WIDTH, BUSY_WIDTH, UTILISATION_WIDTH, BEST_WIDTH = 1150, 400, 580, 470, 210
@@ -31,11 +21,27 @@ SCALE = 2  # pixels for each unit of length: sharp on paper and on dense screens
 
 def picture(data: ChartData) -> bytes:
     """Draw a run as PNG."""
-    spec = _chart(data).to_dict(validate=False)
-    ours = {name: as_rows(columns) for name, columns in data.datasets.items()}
-    spec["datasets"] = {**spec.get("datasets", {}), **ours}
+    spec = _with_rows(_chart(data), data, data.datasets)
     png: bytes = vl_convert.vegalite_to_png(spec, scale=SCALE, vl_version=vega_lite_version())
     return png
+
+
+def svg(chart: Any, data: ChartData, names: Iterable[str]) -> str:
+    """Draw one chart of a run as SVG. names: of its data."""
+    spec = {**_with_rows(chart, data, names), "config": {**config(), "aria": False}}
+    drawn: str = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
+    return drawn
+
+
+def darkened(drawn: str) -> str:
+    """Return a drawing in the colours of a dark page."""
+    return re.sub("|".join(DARK), lambda colour: DARK[colour[0]], drawn)
+
+
+def _with_rows(chart: Any, data: ChartData, names: Iterable[str]) -> dict[str, Any]:
+    spec: dict[str, Any] = chart.to_dict(validate=False)
+    rows = {name: as_rows(data.datasets[name]) for name in names}
+    return {**spec, "datasets": {**spec.get("datasets", {}), **rows}}
 
 
 def _chart(data: ChartData) -> Any:
@@ -51,9 +57,7 @@ def _charts(data: ChartData) -> list[Any]:
     parts = [gantt(data, "slot", Frame(GANTT_WIDTH, False)).properties(title=title)]
     if data.datasets["curves"]["epoch"]:
         frame = Frame(CURVE_WIDTH, False)
-        metric = curve(data, "metric", curve_title(data.rows.run["metric"]), frame, 240)
-        loss = curve(data, "loss", LOSS_TITLE, frame, 240)
-        parts.append(_beside(metric, loss, _best(data)))
+        parts.append(_beside(curve(data, "metric", frame, 240), curve(data, "loss", frame, 240), _best(data)))
     busy = busy_slots(data, Frame(BUSY_WIDTH, False))
     parts.append(_beside(busy, slot_utilisation(data, Frame(UTILISATION_WIDTH, False))))
     return parts

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from easeml_db.words.visible_text import visible_value
 
 Row = Mapping[str, Any]
+Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,16 @@ class RunRows:
         """Make all texts visible: nothing that others have named reorders or hides a line of the report."""
         for each in fields(self):
             object.__setattr__(self, each.name, visible_value(getattr(self, each.name)))
+
+
+def columns_of(rows: Iterable[Row], names: Mapping[str, str]) -> Columns:
+    """Return rows as columns for a chart. names: the chart's name of each column, and the rows'."""
+    found = list(rows)
+    return {name: [finite(row[column]) for row in found] for name, column in names.items()}
+
+
+def finite(value: Any) -> Any:
+    """Return a value that JSON can hold: a number with six digits, None for one that is not finite."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 BYTE_UNITS = ("bytes", "kB", "MB", "GB", "TB")
@@ -35,6 +35,13 @@ def bytes_text(n_bytes: int | None) -> str:
     while size >= 999.5 and unit < len(BYTE_UNITS) - 1:
         size, unit = size / 1000, unit + 1
     return f"{size:.1f} {BYTE_UNITS[unit]}" if unit and size < 9.95 else f"{size:.0f} {BYTE_UNITS[unit]}"
+
+
+def number_text(value: float | None) -> str:
+    """Return a count with commas, any other number with four digits."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
 
 
 def count_text(n: int, thing: str) -> str:
@@ -96,3 +103,23 @@ def split_configs(configs: Sequence[Mapping[str, Any]]) -> tuple[list[Settings],
             seen.setdefault(name, []).append(value)
     shared = {name: values[0] for name, values in seen.items() if len(values) > 1 and len(set(values)) == 1}
     return [{name: value for name, value in text.items() if name not in shared} for text in texts], shared
+
+
+def failed(trial: Mapping[str, Any]) -> bool:
+    """Return whether a trial failed. A trial stopped at the end of its run also has a reason, but did not fail."""
+    return bool(trial["failure_reason"]) and trial["status"] != "stopped"
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "billing": billing_text,
+    "bytes": bytes_text,
+    "cost": cost_text,
+    "counted": count_text,
+    "duration": duration_text,
+    "metric": metric_text,
+    "moment": time_text,
+    "number": number_text,
+    "percent": percent_text,
+    "split_configs": split_configs,
+}
+"""What templates call these functions."""

@@ -55,7 +55,7 @@ def write_chart(chart: Any, path: Path, *, scale: float) -> Iterator[Path]:
     """Write an Altair chart as a picture, and as a page that needs no network; yield both files."""
     import vl_convert
 
-    from easeml_db.report.versions import vega_lite_version
+    from easeml_db.report.libraries import vega_lite_version
 
     spec = chart.to_dict()
     picture, document = path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.html")

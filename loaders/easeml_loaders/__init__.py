@@ -18,36 +18,15 @@ if TYPE_CHECKING:
     from easeml_loaders.tables import IfExists, LoadedTable, column_types, load_table
 
 __all__ = [
-    "BUNDLED_NAMES",
-    "Column",
-    "IfExists",
-    "LoadedTable",
-    "Source",
-    "Values",
-    "bundled_source",
-    "column_types",
-    "csv_source",
-    "fashion_mnist_source",
-    "idx_source",
-    "load_table",
-    "numpy_source",
-]
-
+    "BUNDLED_NAMES", "Column", "IfExists", "LoadedTable", "Source", "Values", "bundled_source", "column_types",
+    "csv_source", "fashion_mnist_source", "idx_source", "load_table", "numpy_source",
+]  # fmt: skip
 HOMES = {
-    "BUNDLED_NAMES": "bundled",
-    "bundled_source": "bundled",
-    "csv_source": "csv_files",
-    "fashion_mnist_source": "fashion_mnist",
-    "idx_source": "idx_files",
-    "numpy_source": "numpy_files",
-    "Column": "source",
-    "Source": "source",
-    "Values": "source",
-    "IfExists": "tables",
-    "LoadedTable": "tables",
-    "column_types": "tables",
-    "load_table": "tables",
-}
+    "BUNDLED_NAMES": "bundled", "bundled_source": "bundled", "csv_source": "csv_files",
+    "fashion_mnist_source": "fashion_mnist", "idx_source": "idx_files", "numpy_source": "numpy_files",
+    "Column": "source", "Source": "source", "Values": "source",
+    "IfExists": "tables", "LoadedTable": "tables", "column_types": "tables", "load_table": "tables",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

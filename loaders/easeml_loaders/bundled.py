@@ -14,17 +14,9 @@ from easeml_loaders.source import Chunk, Column, Source, chunks_of_arrays
 from easeml_plpy.server.errors import InvalidArgument
 
 DIABETES_NAMES = (
-    "age",
-    "sex",
-    "body_mass_index",
-    "blood_pressure",
-    "total_cholesterol",
-    "low_density_lipoproteins",
-    "high_density_lipoproteins",
-    "cholesterol_ratio",
-    "log_triglycerides",
-    "blood_sugar",
-)
+    "age", "sex", "body_mass_index", "blood_pressure", "total_cholesterol", "low_density_lipoproteins",
+    "high_density_lipoproteins", "cholesterol_ratio", "log_triglycerides", "blood_sugar",
+)  # fmt: skip
 BUNDLED_NAMES = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 
 

@@ -125,16 +125,9 @@ FIELD_TYPES = {
     )
 }
 GUESSES = tuple(kind.element for kind in FIELD_TYPES.values() if kind.inferred is not None)
-ALIASES = {"float": "double precision", "float8": "double precision", "float4": "real", "int": "integer"}
-ALIASES |= {
-    "int2": "smallint",
-    "int4": "integer",
-    "int8": "bigint",
-    "bool": "boolean",
-    "decimal": "numeric",
-    "timestamp": "timestamp without time zone",
-    "datetime": "timestamp without time zone",
+ALIASES = {
+    "float": "double precision", "float8": "double precision", "float4": "real", "int": "integer", "int2": "smallint",
+    "int4": "integer", "int8": "bigint", "bool": "boolean", "decimal": "numeric", "varchar": "text",
+    "character varying": "text", "timestamp": "timestamp without time zone", "datetime": "timestamp without time zone",
     "timestamptz": "timestamp with time zone",
-    "varchar": "text",
-    "character varying": "text",
-}
+}  # fmt: skip

@@ -14,17 +14,8 @@ from easeml_plpy.server.errors import InvalidData, NotFound
 PACKAGE_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 PARTS = (("train", False), ("t10k", True))  # (prefix of the files, are they the test images)
 LABELS = (
-    "t-shirt/top",
-    "trouser",
-    "pullover",
-    "dress",
-    "coat",
-    "sandal",
-    "shirt",
-    "sneaker",
-    "bag",
-    "ankle boot",
-)
+    "t-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"
+)  # fmt: skip
 
 
 def fashion_mnist_source(folder: Path = PACKAGE_FOLDER, *, bytes_as: BytesAs = "bytea") -> Source:

@@ -42,20 +42,10 @@ from easeml_loaders.source import (
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 
 ELEMENT_OF_DTYPE = {
-    "bool": "boolean",
-    "int8": "smallint",
-    "uint8": "smallint",
-    "int16": "smallint",
-    "uint16": "integer",
-    "int32": "integer",
-    "uint32": "bigint",
-    "int64": "bigint",
-    "uint64": "bigint",
-    "float16": "real",
-    "float32": "real",
-    "float64": "double precision",
-}
-
+    "bool": "boolean", "int8": "smallint", "uint8": "smallint", "int16": "smallint", "uint16": "integer",
+    "int32": "integer", "uint32": "bigint", "int64": "bigint", "uint64": "bigint", "float16": "real",
+    "float32": "real", "float64": "double precision",
+}  # fmt: skip
 LONGEST_REASON = 200
 
 

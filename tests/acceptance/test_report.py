@@ -126,7 +126,7 @@ def test_who_may_not_see_the_rows_gets_a_report_without_evaluation(
     (page,) = tmp_path.iterdir()
     text = page.read_text(encoding="utf-8")
     assert (
-        "Held-out rows are not evaluated here: there is no dataset &#x27;report_ada.report_ada&#x27; whose rows" in text
+        "Held-out rows are not evaluated here: there is no dataset &#39;report_ada.report_ada&#39; whose rows" in text
     )
 
 

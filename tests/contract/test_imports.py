@@ -76,8 +76,9 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "simulated": PORTS,
     "report": ("easeml_db.decisions.hopper",),
     "local": ("easeml_db.coordinator", "easeml_db.postgres", "easeml_plpy"),
-    # It connects as whoever is logged in, reads named queries, and shows and takes pictures.
+    # It connects as whoever is logged in, reads named queries, draws as the report does, and shows and takes pictures.
     "console": (
+        "easeml_db.report",
         "easeml_db.postgres.connection",
         "easeml_db.postgres.queries",
         "easeml_loaders.picture_labels",
@@ -94,10 +95,10 @@ FOREIGN: dict[str, frozenset[str]] = {
     "decisions.procedures": frozenset({"numpy", "scipy", "optuna"}),
     "decisions.hopper": frozenset({"numpy", "scipy", "ortools"}),
     "postgres": frozenset({"numpy", "psycopg"}),
-    "local": frozenset({"psycopg"}),
+    "local": frozenset({"psycopg", "prometheus_client"}),
     "cli": frozenset({"click", "rich", "psycopg", "numpy"}),
     "console": frozenset({"flask", "waitress", "werkzeug", "psycopg", "numpy"}),
-    "report": frozenset({"altair", "vl_convert"}),
+    "report": frozenset({"altair", "vl_convert", "jinja2"}),
 }
 IMPURE = frozenset({"time", "random", "os", "socket", "logging", "psycopg", "torch"})
 PURE = (*WORDS, *CORES, "decisions", "coordinator", "simulated")

@@ -31,7 +31,10 @@ def console(host: str, port: int, remote: bool, dsn: str | None) -> None:
         from easeml_db.console.server import make_server
         from easeml_db.console.settings import Settings
     except ImportError as error:
-        raise NotReady("the console needs Flask and waitress", hint="pip install 'easeml-db[console]'") from error
+        raise NotReady(
+            f"easeml console needs the package {error.name}, which is not installed",
+            hint="pip install 'easeml-db[console]'",
+        ) from error
     settings = Settings(dsn_or_embedded(dsn), host, port)
     check_dsn(settings.dsn)
     _check_host(settings, remote)

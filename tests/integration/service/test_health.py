@@ -98,7 +98,7 @@ def test_the_page_has_the_numbers_of_the_view(watched: Session, port: int) -> No
     samples = {name: float(value) for name, value in SAMPLE.findall(text)}
     types = dict(TYPED.findall(text))
     assert samples.keys() == types.keys()
-    assert len(text.splitlines()) == 2 * len(samples)
+    assert len(text.splitlines()) == 3 * len(samples)
     assert samples["easeml_units_recorded_total"] == 10
     assert types["easeml_units_recorded_total"] == "counter"
     assert (samples["easeml_is_alive"], samples["easeml_database_up"], samples["easeml_n_slots"]) == (1, 1, 1)
@@ -113,7 +113,7 @@ def test_other_paths_and_methods_are_refused_and_nobody_is_kept_waiting(watched:
     with socket.create_connection(("127.0.0.1", port)) as silent, socket.create_connection(("127.0.0.1", port)) as rude:
         rude.sendall(b"\xff" * 100_000 + b"\n")
         assert silent.fileno() >= 0
-        assert "easeml_is_alive 1" in page(port)
+        assert "easeml_is_alive 1.0" in page(port)
 
 
 def test_only_this_machine_is_answered(watched: Session, port: int) -> None:

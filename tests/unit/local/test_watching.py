@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 
 from easeml_db.coordinator.counters import Counters
 from easeml_db.coordinator.ports.messages import (
@@ -26,7 +27,7 @@ from easeml_db.coordinator.ports.messages import (
 from easeml_db.errors import NotAllowed, SlotLost, TrialFailed
 from easeml_db.local import journal, metrics
 from easeml_db.local.journal import Journal
-from easeml_db.local.metrics import Metrics, exposition
+from easeml_db.local.metrics import Metrics, Numbers
 from easeml_db.words.training_unit import TrainingUnit
 
 
@@ -108,15 +109,19 @@ def test_a_log_that_is_a_link_or_has_no_folder_is_refused(tmp_path: Path) -> Non
 
 
 def test_the_page_tells_counters_also_without_a_server_and_no_text_of_anybody() -> None:
-    alone = exposition(Counters(units_recorded=3).values(), {})
-    assert "easeml_units_recorded_total 3\n" in alone
-    assert "easeml_database_up 0\n" in alone
+    alone = page_of(Counters(units_recorded=3), {})
+    assert "easeml_units_recorded_total 3.0\n" in alone
+    assert "easeml_database_up 0.0\n" in alone
     row = {"is_alive": True, "version": "0.2.0", "oldest_queued_seconds": None, "n_slots": 2, "lease_number": 4}
-    text = exposition(Counters().values(), row)
-    assert "easeml_is_alive 1\n" in text
-    assert "easeml_n_slots 2\n" in text
+    text = page_of(Counters(), row)
+    assert "easeml_is_alive 1.0\n" in text
+    assert "easeml_n_slots 2.0\n" in text
     assert "version" not in text
     assert "oldest" not in text
+
+
+def page_of(counters: Counters, health: dict[str, object]) -> str:
+    return generate_latest(Numbers(counters.values(), health)).decode()
 
 
 def test_silent_connections_take_no_more_than_their_share_of_the_coordinators_files(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Any
+from xml.etree.ElementTree import fromstring
 
 import pytest
 from click.testing import CliRunner
@@ -10,12 +12,15 @@ from psycopg.conninfo import conninfo_to_dict
 
 from easeml_db.cli.search.console import console
 from easeml_db.console.app import make_app
-from easeml_db.console.curves import MOST_LINES, chart_of
 from easeml_db.console.inputs import example_input
 from easeml_db.console.logins import IDLE_SECONDS, MOST_FAILURES, MOST_LOGINS, Logins, is_same
+from easeml_db.console.pictures import curve_sources
 from easeml_db.console.rows import NO_FILE, NO_TICKETS, dsn_of_role
 from easeml_db.console.settings import Settings
 from easeml_db.errors import InvalidArgument
+from easeml_db.report.charts import DARK
+from easeml_db.report.datasets import HUES, chart_data
+from tests.unit.report.test_report import NASTY, rows_of, trial
 
 
 class Clock:
@@ -164,33 +169,29 @@ def test_a_role_that_the_driver_would_take_for_another_is_refused(role: str, pas
     assert "expected the name of a role" in answer.text
 
 
-def row(trial: int, epoch: int, seconds: float | None, value: float | None) -> dict[str, Any]:
-    return {
-        "trial_number": trial, "architecture": "ab"[trial % 2], "epoch": epoch, "elapsed_seconds": seconds,
-        "validation_metric": value,
-    }  # fmt: skip
+CURVES = tuple(
+    {"trial_id": trial_id, "epoch": epoch, "training_loss": 0.5, "validation_metric": 0.9}
+    for trial_id in (1, 2)
+    for epoch in (1, 2, 3)
+)
 
 
-def test_curves_lie_within_the_chart_and_keep_their_colours() -> None:
-    chart = chart_of([row(1, 2, 10.0, 0.9), row(1, 1, 5.0, 0.5), row(2, 1, 4.0, 0.1), row(2, 2, None, None)])
-    assert chart is not None
-    assert [line.trial_number for line in chart.lines] == [1, 2]
-    first, second = ([float(number) for number in point.split(",")] for point in chart.lines[0].points.split())
-    assert first[0] < second[0]
-    assert first[1] > second[1], "better is higher up"
-    assert (second[0], second[1]) == (chart.right, chart.top)
-    assert dict(chart.legend) == {"b": 0, "a": 1}
+def test_learning_curves_are_the_reports_as_images_that_run_nothing() -> None:
+    data = chart_data(rows_of((), curves=CURVES, trials=[trial(1, architecture=NASTY), trial(2)]), n_top=50)
+    (title, light, dark), (loss, *_) = curve_sources(data)
+    assert (title, loss) == ("Validation accuracy by epoch", "Training loss by epoch")
+    kind, _, content = light.partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    drawn = b64decode(content).decode()
+    assert fromstring(drawn).tag == "{http://www.w3.org/2000/svg}svg"
+    assert "<script" not in drawn
+    assert "NaN" not in drawn
+    assert HUES[0] in drawn
+    assert DARK[HUES[0]] in b64decode(dark.partition(",")[2]).decode()
 
 
-def test_without_measures_there_is_no_chart_and_equal_ones_have_room() -> None:
-    assert chart_of([]) is None
-    assert chart_of([row(1, 1, None, None)]) is None
-    flat = chart_of([row(1, 1, 1.0, 0.5), row(1, 2, 2.0, 0.5)])
-    assert flat is not None
-    assert flat.up[0].text == "0"
-    many = chart_of([row(number, 1, 1.0, 0.1) for number in range(MOST_LINES + 9)])
-    assert many is not None
-    assert len(many.lines) == MOST_LINES
+def test_without_measures_there_are_no_curves() -> None:
+    assert curve_sources(chart_data(rows_of((), curves=()), n_top=50)) == []
 
 
 def entry(name: str, shape: list[int], n_values: int, role: str | None = None) -> dict[str, Any]:

@@ -10,12 +10,11 @@ from typing import Any
 import vl_convert
 
 from easeml_db.report import page as page_module
-from easeml_db.report.charts import HUES, Frame, config
+from easeml_db.report.charts import DARK, HUES, Frame, config, forecast_chart
 from easeml_db.report.datasets import as_rows, chart_data
-from easeml_db.report.forecast_section import forecast_chart
 from easeml_db.report.forecasts import forecast_sentences
+from easeml_db.report.libraries import vega_lite_version
 from easeml_db.report.page import page
-from easeml_db.report.versions import vega_lite_version
 from tests.unit.report.test_report import FOUR_UNITS, NASTY, NOON, rows_of, run, trial
 
 LATER = NOON + datetime.timedelta(seconds=200)
@@ -119,12 +118,13 @@ def test_folds_are_named_instead_of_no_rows_to_validate() -> None:
 
 
 def test_every_colour_of_the_style_has_one_for_the_dark_and_dark_hues_become_lighter() -> None:
-    folder = Path(page_module.__file__).parent
-    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
-    light, dark = (set(re.findall(r"(--[a-z-]+): #", block)) for block in style.split("@media", 2)[:2])
-    assert light == dark
+    style = (Path(page_module.__file__).parent / "static" / "style.css").read_text(encoding="utf-8")
+    light, dark = (dict(re.findall(r"(--[a-z0-9-]+): (#\w+)", block)) for block in style.split("@media", 2)[:2])
+    assert light.keys() == dark.keys()
     assert not re.findall(r"#[0-9a-fA-F]{3,6}\b", style.split("}\n}", 1)[1])  # all others are variables
-    assert {hue for hue in HUES if _lightness(hue) < 0.35} <= set(re.findall(r'"(#\w{6})":', script))
+    assert {hue for hue in HUES if _lightness(hue) < 0.35} <= DARK.keys()
+    for place, hue in enumerate(HUES):
+        assert (light[f"--hue-{place}"], dark[f"--hue-{place}"]) == (hue, DARK.get(hue, hue))
 
 
 def _lightness(colour: str) -> float:

@@ -1,18 +1,11 @@
 // Draws the charts of the page from its JSON; a click on a trial, in a chart or in the leaderboard, dims all others.
 (() => {
-  // In the dark, greys turn round and dark hues become lighter ones of the same kind; fills with white text stay.
-  const DARK = {
-    '"background":"white"': '"background":"#12181f"', '"stroke":"white"': '"stroke":"#12181f"',
-    "#1f2933": "#e4e7eb", "#52606d": "#9fb0c0", "#e4e7eb": "#2a3541", "#f5f8fb": "#1c2530", "#c22a20": "#f0897e",
-    "#332288": "#8d7fe0", "#117733": "#4fb576", "#882255": "#d0609a", "#4D4D4D": "#b3b3b3", "#AA4499": "#cf6fc0",
-  };
   const scheme = matchMedia("screen and (prefers-color-scheme: dark)");
-  const names = new RegExp(Object.keys(DARK).join("|"), "g");
-  const coloured = (words) => (scheme.matches ? words.replace(names, (found) => DARK[found]) : words);
   scheme.addEventListener("change", () => location.reload());
-  for (const dot of document.querySelectorAll(".hue")) dot.setAttribute("style", coloured(dot.getAttribute("style")));
 
-  const { charts: light, datasets } = JSON.parse(document.getElementById("data").textContent);
+  const { charts: light, datasets, dark } = JSON.parse(document.getElementById("data").textContent);
+  const names = new RegExp(Object.keys(dark).join("|"), "g");
+  const coloured = (words) => (scheme.matches ? words.replace(names, (colour) => dark[colour]) : words);
   const charts = JSON.parse(coloured(JSON.stringify(light)));
   const views = [];
   let chosen = 0;
