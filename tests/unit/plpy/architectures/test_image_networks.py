@@ -94,7 +94,7 @@ def test_small_images_are_refused_and_so_is_what_no_memory_holds() -> None:
         "vgg needs images of at least 6 by 6, got 5 by 9"
     )
     chosen = ARCHITECTURES["resnet50"]
-    words = shortage(chosen, PHOTOGRAPHS, complete(chosen, {"width": 16.0}), 1000, 2**33)
+    words = shortage(chosen, PHOTOGRAPHS, complete(chosen, {"width": 16.0}), [1000], 2**33)
     assert words is not None
     assert words.startswith("resnet50 with width 16.0, batch_size 64 takes at least ")
 
