@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 from easeml_plpy import __version__
 from easeml_plpy.nodes.greenplum.fed_session import Fed, FedSession, Piece, StateChunk, shed
-from easeml_plpy.nodes.node_facts import PACKAGES, devices, version_of
+from easeml_plpy.nodes.node_facts import PACKAGES, version_of
 from easeml_plpy.nodes.node_units import evaluate, evaluate_round, pilot, train, train_round
+from easeml_plpy.server.devices import devices
 from easeml_plpy.server.failures import told_by
 from easeml_plpy.server.plpython import GlobalData, PlPy
 from easeml_plpy.server.session import Session
