@@ -136,7 +136,7 @@ async def advance_as(
     options = f"{parameters.get('options', '')} {bounds}"
     environment = {name: value for name, value in os.environ.items() if name != "PGPASSWORD"}
     environment["EASEML_DSN"] = make_conninfo("", **{**parameters, "user": role, "options": options})
-    command = [sys.executable, "-m", "easeml_db", "refresh", "--advance", "--", dataset]
+    command = [sys.executable, "-m", "easeml_db", "dataset", "refresh", "--advance", "--", dataset]
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE, cwd="/",  # Python imports from where it starts, which anybody may write in
