@@ -10,7 +10,7 @@ from tests.contract.test_imports import PRODUCT, modules
 
 CALLS_OF_LIBRARIES = {
     "easeml_plpy.server.memory": "mallopt of the C library",
-    "easeml_plpy.trainers.trees.lightgbm_library": "the C interface of LightGBM",
+    "easeml_plpy.trainers.lightgbm.c_interface": "the C interface of LightGBM",
 }
 BY_ADDRESS = {"in_dll", "from_address", "from_buffer", "memmove", "memset", "pythonapi", "PyDLL"}
 
