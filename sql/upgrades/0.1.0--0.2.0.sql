@@ -39,7 +39,7 @@ ALTER TABLE easeml.segments ADD COLUMN IF NOT EXISTS service text CHECK (service
     ADD COLUMN IF NOT EXISTS checked_at timestamptz, ADD COLUMN IF NOT EXISTS refusal text,
     ADD COLUMN IF NOT EXISTS content integer CHECK (content >= 0);
 ALTER TABLE easeml.segments DROP CONSTRAINT segments_engine_check,
-    ADD CONSTRAINT segments_engine_check CHECK (engine IN ('postgres', 'citus', 'greenplum'));
+    ADD CONSTRAINT segments_engine_check CHECK (engine ~ '^[a-z][a-z0-9_]{0,62}$');
 ALTER TABLE easeml.servings DROP CONSTRAINT servings_reason_check,
     ADD CONSTRAINT servings_reason_check
         CHECK (reason IN ('better', 'deployed', 'undeployed', 'rolled back', 'dropped', 'metric', 'refreshed'));

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from easeml_db.local.server import Embedded
-    from easeml_db.postgres.nodes.node_cache import NodeHub
+    from easeml_db.postgres.nodes.node_cache import NodeCache
     from tests.conftest import Session
 
 N_PARTITIONS, MAX_EPOCHS = 2, 2
@@ -586,9 +586,9 @@ class WarmOnNodes(WarmOnPostgres):
             node.execute(BREAK, [f"easeml slot {slot_id}"])
 
     @property
-    def hubs(self) -> dict[int, NodeHub]:
+    def caches(self) -> dict[int, NodeCache]:
         """What the executor keeps of each node."""
-        return self.ports.executor._engine._hubs  # type: ignore[attr-defined, no-any-return]
+        return self.ports.executor._servers._caches  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.fixture(scope="module")
@@ -626,12 +626,12 @@ def warm_on_citus(
         yield world
 
 
-class WarmOnDelegated(WarmOnNodes):
+class WarmOnCitusCoordinator(WarmOnNodes):
     """The same on two workers of a Citus cluster of which only the coordinator is reached."""
 
     services = "pg_cluster_"
 
-    def __init__(self, database: Session, cluster: citus.Delegated) -> None:
+    def __init__(self, database: Session, cluster: citus.CitusCoordinator) -> None:
         self.cluster = cluster
         self._groups = dict(zip(("east", "west"), cluster.workers, strict=True))
         super().__init__(database, {name: cluster.workers[group] for name, group in self._groups.items()}, "citus")
@@ -646,15 +646,17 @@ class WarmOnDelegated(WarmOnNodes):
 
 
 @pytest.fixture(scope="module")
-def warm_on_delegated(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmOnDelegated]:
+def warm_on_citus_coordinator(
+    private_server: Embedded, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WarmOnCitusCoordinator]:
     """One world for the tests of a module whose units Citus delegates: a real cluster, or what looks like one."""
     with ExitStack() as stack:
         control = stack.enter_context(temporary_session(private_server))
-        cluster = stack.enter_context(citus.delegated_cluster(private_server))
+        cluster = stack.enter_context(citus.coordinator_of(private_server))
         folder = tmp_path_factory.mktemp("services")
         dsns = {f"pg_cluster_{name}": dsn for name, dsn in zip(("east", "west"), cluster.dsns.values(), strict=True)}
         stack.enter_context(service_file(folder, dsns))
-        world = WarmOnDelegated(control, cluster)
+        world = WarmOnCitusCoordinator(control, cluster)
         stack.callback(world.end)
         yield world
 
@@ -681,9 +683,9 @@ class WarmOnGreenplum(WarmOnPostgres):
         self.cluster.execute(greenplum.BREAK, [f"easeml slot {slot_id}"])
 
     @property
-    def hubs(self) -> dict[int, NodeHub]:
+    def caches(self) -> dict[int, NodeCache]:
         """What the executor keeps of each segment."""
-        return self.ports.executor._engine._hubs  # type: ignore[attr-defined, no-any-return]
+        return self.ports.executor._servers._caches  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.fixture(scope="module")
@@ -702,13 +704,13 @@ def warm_on_greenplum(private_server: Embedded, tmp_path_factory: pytest.TempPat
 # The worlds of a test that does not name its own by the marker `worlds`.
 USUAL = ("simulated", "postgres")
 # Nodes of every kind; those of a Citus cluster where EASEML_TEST_CITUS names one.
-ON_NODES = ("nodes", "delegated", "citus") if "real" in citus.KINDS else ("nodes", "delegated")
+ON_NODES = ("nodes", "citus_coordinator", "citus") if "real" in citus.KINDS else ("nodes", "citus_coordinator")
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "simulated": lambda request: InMemory(),
     "postgres": on_postgres,
     "nodes": lambda request: request.getfixturevalue("warm_on_nodes"),
     "citus": lambda request: request.getfixturevalue("warm_on_citus"),
-    "delegated": lambda request: request.getfixturevalue("warm_on_delegated"),
+    "citus_coordinator": lambda request: request.getfixturevalue("warm_on_citus_coordinator"),
     "greenplum": lambda request: request.getfixturevalue("warm_on_greenplum"),
 }
 

@@ -1,4 +1,4 @@
-"""Tables of Greenplum clusters among those that are predicted: a query on any segment's session is about all segments.
+"""Tables of clusters among those that are predicted, where a query on any segment's session is about all segments.
 
 So a table that is named on several segments of a cluster counts once, and one session of the cluster is asked.
 """
@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from easeml_db.postgres.nodes.nodes import GREENPLUM
-from easeml_db.postgres.on_nodes.node_works import NodeWork, Told
+from easeml_db.postgres.nodes.node_works import NodeWork, Told
 
 Works = Mapping[str, NodeWork]
-IDENTITY = "SELECT identity FROM easeml_segment.node"
 
 
 async def each_cluster_once(told: Told, works: Works) -> dict[str, NodeWork]:
     """Put all tables of a cluster into the places of the first of its segments; return the sessions that are left."""
     clusters = {}
     for name, work in works.items():
-        if work.node.engine == GREENPLUM:
-            (row,) = await work.execute(IDENTITY)
-            clusters[name] = row["identity"]
+        if identity := await work.node.kind.cluster_of(work):
+            clusters[name] = identity
     told["places"] = merged(told["places"], clusters)
     return {name: work for name, work in works.items() if name in told["places"]}
 

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.citus import FORMS, Cluster, Lookalike, add_segments, cluster_of, delegated_cluster, make_lookalike
+from tests.citus import FORMS, Cluster, Lookalike, add_segments, cluster_of, coordinator_of, make_lookalike
 from tests.nodes import NODE_ROLE, service_file
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def test_units_that_citus_delegates_are_recorded_once_whatever_is_cancelled_or_k
     here = database.value(SELECT_MODELS, "here")
     with coordinator(database):
         database.execute("CALL easeml.wait(%s)", [here])
-    with delegated_cluster(private_server) as cluster:
+    with coordinator_of(private_server) as cluster:
         dsns = {f"pg_worker{group}": dsn for group, dsn in cluster.dsns.items()}
         for group in cluster.workers:
             values = [f"w{group}", f"pg_worker{group}", group]
