@@ -21,9 +21,9 @@ from workload import Workload
 
 from easeml_db.local.nodes import remove_nodes, start_nodes
 from easeml_db.local.server import Embedded
+from easeml_db.postgres.nodes.engine import connect_server
 from easeml_db.postgres.nodes.node_store import Connection, KnownState
 from easeml_db.postgres.nodes.nodes import node_dsn
-from easeml_db.postgres.nodes.plain.engine import connect_server
 from easeml_db.postgres.nodes.segment_store import SegmentStore
 from easeml_db.postgres.nodes.transfers import bring_state
 

@@ -1,8 +1,8 @@
 """The engine of toys."""
 
 from easeml_db.errors import NotReady
+from easeml_db.postgres.nodes.engine import Engine
 from easeml_db.postgres.nodes.node_session import NodeUnitSession
-from easeml_db.postgres.nodes.plain.engine import PostgresNode
 
 
 class ToyUnitSession(NodeUnitSession):
@@ -13,10 +13,9 @@ class ToyUnitSession(NodeUnitSession):
         return await super().call(procedure, text)
 
 
-class Toy(PostgresNode):
+class Toy(Engine):
     """A toy."""
 
-    name = "toy"
     options = " --engine toy --content 0"
     session = ToyUnitSession
 

@@ -127,7 +127,7 @@ def _look_at(connection: Connection, segment: str) -> None:
     if node.service is None:
         raise InvalidArgument(f"segment {segment} is a part of this server", hint="easeml doctor looks at that.")
     try:
-        facts = look_at(node.service, node.engine, node.content)
+        facts = look_at(node)
         call(connection, "note_segment", node.segment_id, Jsonb(facts), None)
         hold(node)
     except EasemlError as error:

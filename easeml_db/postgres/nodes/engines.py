@@ -1,15 +1,17 @@
 """The engines by name. To add one, make a folder of its own and add a line here; SQL and the command line read both.
 
 The folder's `place` says which segments there are, without a driver: the server asks it, too (easeml.check_segment).
-Its `engine` has the rest, and is imported when the first node of that engine is met.
+`check_place(service, content)` refuses the rest; `SERVER` is what its name means for a server, and `CONTENT` what a
+content is, for the command line. Its `engine` has the rest, and is imported when the first node of the engine is met.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from easeml_db.errors import InvalidArgument
+from easeml_db.errors import InvalidArgument, NotFound
 
 if TYPE_CHECKING:
     from easeml_db.postgres.nodes.engine import Engine
@@ -22,27 +24,18 @@ ENGINES = {
 }
 
 
-class Place(Protocol):
-    """The module `place` of an engine.
-
-    `SERVER`: what its name means for a server, for the command line. `CONTENT`: what a content is, if there is any.
-    """
-
-    SERVER: str
-    CONTENT: str
-
-    @staticmethod
-    def check_place(service: str | None, content: int | None) -> None:
-        """Refuse a service and a content that are no segment of this engine. Raises InvalidArgument."""
-
-
-def place_of(name: str) -> Place:
+def place_of(name: str) -> ModuleType:
     """Return what an engine says of its segments."""
-    return cast(Place, import_module(f"{ENGINES[name]}.place"))
+    return import_module(f"{ENGINES[name]}.place")
 
 
 def engines_of(name: str) -> tuple[Engine, ...]:
-    """Return the ways in which servers of an engine are reached: directly, or through the coordinator of a cluster."""
+    """Return the ways in which servers of an engine are reached: directly, or through the coordinator of a cluster.
+
+    Raises NotFound if another version has added it.
+    """
+    if name not in ENGINES:
+        raise NotFound(f"there is no engine {name}", hint=f"There are: {', '.join(ENGINES)}.")
     ways: tuple[Engine, ...] = import_module(f"{ENGINES[name]}.engine").ENGINES
     return ways
 

@@ -6,10 +6,11 @@ Messages of the driver may name host and user, so they are passed on as an error
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -17,9 +18,13 @@ from psycopg.conninfo import make_conninfo
 from easeml_db import __version__
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, NotReady, ServerUnavailable, VersionMismatch
 from easeml_db.postgres.connection import MISSING, connect_now, server_error
-from easeml_db.postgres.nodes.engine import Engine
 from easeml_db.postgres.nodes.engines import DEFAULT, engine_of
 from easeml_db.postgres.nodes.node_store import Facts, NodeStore
+
+if TYPE_CHECKING:
+    from easeml_db.postgres.nodes.engine import Engine
+
+T = TypeVar("T")
 
 PATIENCE: dict[str, Any] = {
     "connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
@@ -113,21 +118,28 @@ def unreachable(service: str, text: str | None = None) -> ServerUnavailable:
     return ServerUnavailable(f"service {service}: the server cannot be reached", detail=text, hint=hint)
 
 
-def look_at(service: str, engine: str = DEFAULT, content: int | None = None) -> Facts:
-    """Return the facts that a node reports; `content`: which member of a cluster it is. Raises the reason if it cannot
-    be used.
-    """
-    kind = engine_of(engine, content)
-    with visited(service) as connection:
-        facts = kind.look(connection, content)
-    check_facts(service, facts, kind)
+def look_at(node: Node) -> Facts:
+    """Return the facts that a node reports. Raises the reason if it cannot be used."""
+    facts = asyncio.run(_asked(node, lambda store: store.facts()))
+    check_facts(node.service, facts, node.kind)
     return facts
 
 
 def hold(node: Node) -> None:
     """Make the node serve this segment and no other. Raises NotAllowed if it serves another."""
-    with visited(node.service) as connection:
-        node.kind.hold(connection, node.content, node.token)
+    asyncio.run(_asked(node, lambda store: store.hold(node.token)))
+
+
+async def _asked(node: Node, ask: Callable[[NodeStore], Awaitable[T]]) -> T:
+    """Open a session about a node for a moment; its errors come out as the project's."""
+    try:
+        store = await connect_to(node, "easeml segments", {})
+        try:
+            return await ask(store)
+        finally:
+            await store.connection.close()
+    except psycopg.Error as error:
+        raise node_error(node.service, error) from error
 
 
 @contextmanager

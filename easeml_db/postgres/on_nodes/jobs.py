@@ -22,10 +22,9 @@ from easeml_db.postgres.nodes.nodes import Node
 from easeml_db.postgres.nodes.segment_store import ControlSource
 from easeml_db.postgres.nodes.states_in_use import StatesInUse
 from easeml_db.postgres.nodes.transfers import bring_state
-from easeml_db.postgres.on_nodes.clusters import each_cluster_once
 from easeml_db.postgres.on_nodes.drifting import measured
 from easeml_db.postgres.on_nodes.explaining import explained
-from easeml_db.postgres.on_nodes.named_tables import reading, resolve
+from easeml_db.postgres.on_nodes.named_tables import each_cluster_once, reading, resolve
 from easeml_db.postgres.on_nodes.replaying import replay
 from easeml_db.postgres.on_nodes.temporary_rows import bring_rows, columns_of
 

@@ -1,17 +1,19 @@
 """Tables that a request names, as those that hold their rows: engines of clusters say which these are.
 
-They are resolved each time something begins on them: a packing, a refresh, a prediction.
+They are resolved each time something begins on them: a packing, a refresh, a prediction. Where a query on the session
+of any segment is about all segments of a cluster, one session is asked, and a table that is named on several of them
+counts once.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import chain
 from typing import Any
 
 from easeml_db.postgres.nodes.engine import Reading, Tables
-from easeml_db.postgres.nodes.node_works import Told
+from easeml_db.postgres.nodes.node_works import NodeWork, Told
 from easeml_db.postgres.nodes.nodes import Node
 
 
@@ -31,6 +33,8 @@ async def resolve(told: Told) -> list[Reading]:
     """
     entries: dict[str, Any] = told.pop("peers", None) or {}
     nodes = {name: Node(**entry) for name, entry in entries.items()}
+    if not nodes:
+        return []
     named: Tables = told["places"]
     readings, left = [], dict(named)
     for engine in sorted({node.engine for node in nodes.values()}):
@@ -54,3 +58,14 @@ def merged(*places: Tables) -> Tables:
     """
     names = sorted(set(chain.from_iterable(places)))
     return {name: sorted(set(chain.from_iterable(each.get(name, []) for each in places))) for name in names}
+
+
+async def each_cluster_once(told: Told, works: Mapping[str, NodeWork]) -> dict[str, NodeWork]:
+    """Put all tables of a cluster into the places of the first of its segments; return the sessions that are left."""
+    first: dict[str, str] = {}
+    places: list[Tables] = []
+    for name, work in sorted(works.items()):
+        cluster = await work.node.kind.cluster_of(work)
+        places.append({first.setdefault(cluster, name) if cluster else name: told["places"][name]})
+    told["places"] = merged(*places)
+    return {name: work for name, work in works.items() if name in told["places"]}

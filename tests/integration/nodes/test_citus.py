@@ -244,8 +244,8 @@ def test_a_control_server_that_is_the_coordinator_names_its_tables_as_sql_does(d
     row = database.rows("SELECT places, arguments ->> 'source' AS source FROM easeml.packings")
     assert row == [{"places": {"w1": ["public.tulips"]}, "source": "public.tulips"}]
     opened = database.value("SELECT easeml.open_packing(%s)", dataset_id)
-    assert sorted(opened["workers"]) == ["else", "w1"]
-    assert opened["workers"]["w1"]["engine"] == "citus"
+    assert sorted(opened["peers"]) == ["else", "w1"]
+    assert opened["peers"]["w1"]["engine"] == "citus"
     database.execute("SELECT easeml.drop_dataset('d')")
     database.execute(CREATE, ["d", "tulips", None])
     assert database.value("SELECT shuffle FROM easeml.packings") == "across"

@@ -16,7 +16,7 @@ from easeml_db.cli import commands
 from easeml_db.errors import InvalidArgument, NotAllowed, NotFound, NotReady, ServerUnavailable, VersionMismatch
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.nodes.engines import engine_of
-from easeml_db.postgres.nodes.nodes import check_facts, look_at, node_error
+from easeml_db.postgres.nodes.nodes import Node, check_facts, look_at, node_error
 from tests.citus import GROUPS, make_lookalike
 from tests.conftest import Session, temporary_database
 from tests.nodes import section, two_nodes
@@ -96,7 +96,7 @@ def test_a_role_without_rights_on_the_node_is_told_what_it_lacks(services: dict[
     dsn = psycopg.conninfo.make_conninfo(services["pg_east"].dsn, user="stranger")
     path.write_text(path.read_text() + section("pg_stranger", dsn))
     with pytest.raises(NotAllowed, match="may not use easeml_segment"):
-        look_at("pg_stranger")
+        look_at(Node(2, "stranger", "pg_stranger", "token"))
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """A further engine is a folder and a line: segments of a toy are added and looked at, and train, on real servers.
 
 Whoever adds one installs the package again. Here the files and the line are executed in the processes that use the
-registry: the session that adds the segment, the coordinator, and the command line, which is this process.
+registry: the session that adds the segment, the coordinator, and the command line.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,11 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from click.testing import CliRunner
 from psycopg.conninfo import make_conninfo
 
-from easeml_db.cli import commands
-from easeml_db.postgres.nodes.engines import ENGINES
 from tests import toy_engine
 from tests.conftest import Session, temporary_database
 from tests.nodes import NODE_ROLE, service_file
@@ -49,9 +48,11 @@ def prelude(*names: str) -> str:
 
 def done(*arguments: str) -> str:
     """Return what a command prints, which succeeds."""
-    result = CliRunner().invoke(commands, arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
+    command = [sys.executable, "-c", f"{prelude('place', 'engine')}\nimport easeml_db.__main__", *arguments]
+    # Not in the source tree: `python -c` would import from there.
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def test_a_further_engine_trains(
@@ -59,11 +60,9 @@ def test_a_further_engine_trains(
     private_server: Embedded,
     coordinator: Callable[..., AbstractContextManager[Any]],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(psycopg.Error, match="engine: expected postgres, citus or greenplum, got 'toy'"):
         database.execute(ADD, [0])
-    monkeypatch.setitem(ENGINES, toy_engine.NAME, toy_engine.__name__)
     with temporary_database(private_server) as dsn, Session.open(dsn) as bear:
         services = {"pg_bear": make_conninfo(dsn, user=NODE_ROLE), "pg_bear_admin": dsn}
         with service_file(tmp_path, services):

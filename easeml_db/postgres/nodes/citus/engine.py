@@ -7,25 +7,23 @@ from types import MappingProxyType
 from typing import Any
 
 from easeml_db.errors import NotReady, VersionMismatch
-from easeml_db.postgres.nodes.citus.coordinator.connections import connect_worker, hold_now, install, look_now
+from easeml_db.postgres.nodes.citus.coordinator.connections import connect_worker, install
 from easeml_db.postgres.nodes.citus.coordinator.session import CoordinatorUnitSession
 from easeml_db.postgres.nodes.citus.coordinator.work import CoordinatorWork
-from easeml_db.postgres.nodes.citus.tables import resolve
+from easeml_db.postgres.nodes.citus.tables import ReadShards, resolve
 from easeml_db.postgres.nodes.cluster_watch import ClusterWatch
-from easeml_db.postgres.nodes.engine import Engine, PlainConnection, Reading, Tables, Watch, member
+from easeml_db.postgres.nodes.engine import Engine, PlainConnection, Tables
 from easeml_db.postgres.nodes.node_session import NodeUnitSession
-from easeml_db.postgres.nodes.node_store import Facts, NodeStore
+from easeml_db.postgres.nodes.node_store import NodeStore
 from easeml_db.postgres.nodes.node_works import NodeWork
 from easeml_db.postgres.nodes.nodes import Node
-from easeml_db.postgres.nodes.plain.engine import PostgresNode
 
 OLDEST = 12
 
 
-class CitusWorker(PostgresNode):
+class CitusWorker(Engine):
     """A worker that is reached itself."""
 
-    name = "citus"
     options = " --engine citus"
     # Citus hides shards in pg_class, and takes a LOCK of one, be it that of a reader, for a change.
     settings: Mapping[str, str] = MappingProxyType(
@@ -36,8 +34,7 @@ class CitusWorker(PostgresNode):
         """Refuse a server that is no worker of a cluster, and one before version 12."""
         check_worker(service, facts.get("citus"))
 
-    async def resolve(self, role: str, named: Tables, peers: Mapping[str, Node]) -> Reading | None:
-        """Return the shards of distributed tables."""
+    async def resolve(self, role: str, named: Tables, peers: Mapping[str, Node]) -> ReadShards:
         return await resolve(role, named, peers)
 
 
@@ -49,29 +46,18 @@ class CitusThroughCoordinator(CitusWorker):
     work: type[NodeWork] = CoordinatorWork
 
     def serves(self, content: int | None) -> bool:
-        """Return whether a group is named."""
         return content is not None
 
-    def look(self, connection: PlainConnection, content: int | None) -> Facts:
-        """Return the facts that the worker reports."""
-        return look_now(connection, member(content))
-
-    def hold(self, connection: PlainConnection, content: int | None, token: str) -> None:
-        """Make the worker serve a token, and no other."""
-        hold_now(connection, member(content), token)
-
     def install(self, service: str, connection: PlainConnection) -> None:
-        """Have the coordinator install on all its workers."""
         install(connection)
 
     async def connect(
         self, dsn: str, content: int | None, application_name: str, settings: Mapping[str, str]
     ) -> NodeStore:
-        """Open a session on the coordinator about the worker."""
-        return await connect_worker(dsn, member(content), application_name, settings)
+        return await connect_worker(dsn, int(content or 0), application_name, settings)
 
-    def watch(self, dsn: str, unit_lease_seconds: float) -> Watch:
-        """Return a watch on the coordinator: processes of workers cannot be seen there."""
+    def watch(self, dsn: str, unit_lease_seconds: float) -> ClusterWatch:
+        # Only the coordinator can be watched: processes of workers cannot be seen there.
         return ClusterWatch(dsn)
 
 
@@ -94,4 +80,4 @@ def check_worker(service: str, citus: Mapping[str, Any] | None) -> None:
         )
 
 
-ENGINES: tuple[Engine, ...] = (CitusWorker(), CitusThroughCoordinator())
+ENGINES = (CitusWorker(), CitusThroughCoordinator())

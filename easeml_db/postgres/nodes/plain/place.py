@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from easeml_db.errors import InvalidArgument
 
-SERVER, CONTENT = "(default)", ""
+SERVER, CONTENT = "a PostgreSQL server (default)", ""
 
 
 def check_place(service: str | None, content: int | None) -> None:

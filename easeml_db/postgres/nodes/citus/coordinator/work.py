@@ -16,16 +16,13 @@ from psycopg import sql
 
 from easeml_db.postgres.nodes.citus.coordinator.store import CoordinatorStore
 from easeml_db.postgres.nodes.node_works import Columns, NodeWork, Told, told_by
-from easeml_db.postgres.nodes.nodes import Node, connect_to
+from easeml_db.postgres.nodes.nodes import connect_to
 
 
 class CoordinatorWork(NodeWork):
     """As on any node, but for how what is said gets there."""
 
     store: CoordinatorStore
-
-    def __init__(self, node: Node, store: CoordinatorStore) -> None:
-        super().__init__(node, store)
 
     async def unit(self, work: str, order: str, context: str) -> Told:
         """Do a unit there, which commits; return what it told."""
