@@ -219,7 +219,20 @@ def search_text(search: Any) -> str:
     return "—" if search is None else f"`{json.dumps(search)}`"
 
 
-PAGES = {"sql.md": sql_page, "cli.md": cli_page, "architectures.md": architectures_page}
+def guide_page() -> str:
+    """The guide, whose table of the arguments of easeml.select_models is what the function's COMMENT says."""
+    from easeml_db.cli.terminal.search_options import argument_texts
+
+    text = (REFERENCE.parent / "guide.md").read_text(encoding="utf-8")
+    head, rest = text.split(ARGUMENTS, 1)
+    _, tail = rest.split(END_OF_ARGUMENTS, 1)
+    rows = [(f"`{name}`", what[0].upper() + what[1:]) for name, what in argument_texts().items()]
+    return "\n".join([head + ARGUMENTS, "", *table(["argument", "what it says"], rows), END_OF_ARGUMENTS + tail])
+
+
+ARGUMENTS = "<!-- select_models: make docs writes this table -->"
+END_OF_ARGUMENTS = "<!-- end of select_models -->"
+PAGES = {"sql.md": sql_page, "cli.md": cli_page, "architectures.md": architectures_page, "../guide.md": guide_page}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -20,7 +20,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.local.preparation import prepare_database
 from easeml_db.postgres.nodes.citus.coordinator.statements import INSTALLATION
-from tests.conftest import TEMPLATE, Session, temporary_database, temporary_server
+from tests.fixtures.databases import temporary_database
+from tests.fixtures.servers import temporary_server
+from tests.fixtures.sessions import Session
 from tests.nodes import NODE_ROLE, prepare_node, service_file
 
 if TYPE_CHECKING:
@@ -196,14 +198,14 @@ class Real:
 
 
 @contextmanager
-def cluster_of(form: tuple[str, str], server: Embedded, snapshot: Path, folder: Path) -> Iterator[Cluster]:
+def cluster_of(form: tuple[str, str], server: Embedded, folder: Path) -> Iterator[Cluster]:
     """A cluster of two workers, real or recorded, whose workers are reached, or its coordinator alone."""
     kind, way = form
     with ExitStack() as stack:
         if kind == "real":
             yield real_through_coordinator(stack, folder) if way == THROUGH_COORDINATOR else _real(stack)
             return
-        servers = {"east": server, "west": stack.enter_context(temporary_server(snapshot))}
+        servers = {"east": server, "west": stack.enter_context(temporary_server())}
         workers = {name: _database(stack, own) for name, own in servers.items()}
         dsns = {f"pg_{name}": prepare_node(worker) for name, worker in workers.items()}
         stack.enter_context(service_file(folder, dsns))
@@ -245,7 +247,7 @@ def real_through_coordinator(stack: ExitStack, folder: Path) -> Real:
 
 
 @contextmanager
-def control_on_coordinator(form: tuple[str, str], snapshot: Path, folder: Path) -> Iterator[tuple[Session, Cluster]]:
+def control_on_coordinator(form: tuple[str, str], folder: Path) -> Iterator[tuple[Session, Cluster]]:
     """A control server that is the coordinator of a cluster itself, and that cluster; the extension is there alone."""
     kind, way = form
     with ExitStack() as stack:
@@ -257,8 +259,9 @@ def control_on_coordinator(form: tuple[str, str], snapshot: Path, folder: Path) 
             coordinator.execute("RESET citus.enable_ddl_propagation")
             cluster: Cluster = Real(coordinator, workers, through_coordinator=way == THROUGH_COORDINATOR)
         else:
-            server, *own = (stack.enter_context(temporary_server(snapshot)) for _ in range(3))
-            coordinator = _database(stack, server, f"TEMPLATE {TEMPLATE}")
+            server, *own = (stack.enter_context(temporary_server()) for _ in range(3))
+            coordinator = _database(stack, server)
+            prepare_database(coordinator, n_slots=1)
             workers = {name: _database(stack, each) for name, each in zip(GROUPS, own, strict=True)}
             make_lookalike(coordinator, 0)
             for worker in workers.values():
@@ -272,11 +275,11 @@ def control_on_coordinator(form: tuple[str, str], snapshot: Path, folder: Path) 
         yield coordinator, cluster
 
 
-def _database(stack: ExitStack, server: Embedded, template: str = "") -> Session:
+def _database(stack: ExitStack, server: Embedded) -> Session:
     """Make the database of a cluster on a server; return a superuser's session there."""
     with Session.open(server.dsn(database="postgres")) as session:
         session.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
-        session.execute(f"CREATE DATABASE {DATABASE} {template}")
+        session.execute(f"CREATE DATABASE {DATABASE}")
     return stack.enter_context(Session.open(server.dsn(database=DATABASE)))
 
 

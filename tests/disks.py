@@ -12,16 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from psycopg import sql
 
-from tests.warm_server import can_be_warm
-
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 FULL_DISK_BYTES = 48 << 20
-PRETENDED = "easeml-full-"  # as preload.c knows them
 ON_DISK, IN_MEMORY = Path("/var/tmp"), Path("/dev/shm")
 # All tests on four workers take 1 to 2 GB of it.
 ENOUGH_BYTES = 6 << 30
@@ -47,23 +43,22 @@ def _has_room(folder: Path) -> bool:
     return not found.f_flag & os.ST_NOEXEC and n_bytes > ENOUGH_BYTES
 
 
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy what is in a folder, with owners and modes."""
+    subprocess.run(["cp", "-a", f"{source}/.", target], check=True)
+
+
 def as_root(*command: str) -> list[str]:
     return list(command) if os.geteuid() == 0 else ["sudo", "-n", *command]
-
-
-def can_mount() -> bool:
-    """Say whether this user may mount a disk."""
-    return os.geteuid() == 0 or not subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode
 
 
 @contextmanager
 def small_disk_for(database: Session, tables: Sequence[str]) -> Iterator[Path]:
     """A disk of 48 MB that holds these tables of a database, given as schema.table.
 
-    Where nobody may mount one, it is a folder that the server finds full while `fill` says so; then the server has to
-    be a warm one, which loads tests/preloading/preload.c.
+    Only root, or who has sudo without a password, may mount one.
     """
-    with _mounted() if can_mount() else _folder() as folder:
+    with _mounted() as folder:
         name = sql.Identifier(f"small_{folder.name}")
         (folder / "states").mkdir()
         if os.geteuid() == 0:
@@ -92,18 +87,6 @@ def _mounted() -> Iterator[Path]:
         folder.rmdir()
 
 
-@contextmanager
-def _folder() -> Iterator[Path]:
-    if not can_be_warm():
-        pytest.fail("a full disk needs root, sudo without a password, or a C compiler (cc): install one of them")
-    folder = Path(tempfile.mkdtemp(prefix=PRETENDED, dir="/var/tmp"))
-    folder.chmod(0o777)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
 def _move(database: Session, table: str, space: sql.Identifier) -> None:
     name = sql.Identifier(*table.split("."))
     database.execute(sql.SQL("ALTER TABLE {} SET TABLESPACE {}").format(name, space))
@@ -112,9 +95,6 @@ def _move(database: Session, table: str, space: sql.Identifier) -> None:
 def fill(folder: Path) -> Path:
     """Write a file until the disk is full; it is, as long as that file is there."""
     path = folder / "filler"
-    if folder.name.startswith(PRETENDED):
-        path.touch()
-        return path
     with path.open("wb", buffering=0) as file:
         try:
             while True:

@@ -20,7 +20,8 @@ from psycopg.conninfo import make_conninfo
 
 from easeml_db.postgres.nodes.greenplum import connections, facts, store
 from easeml_db.postgres.nodes.greenplum.dialects import server_of
-from tests.conftest import Session, temporary_database
+from tests.fixtures.databases import temporary_database
+from tests.fixtures.sessions import Session
 from tests.nodes import NODE_ROLE
 
 if TYPE_CHECKING:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tests.conftest import Session, temporary_database, temporary_server
+from tests.fixtures.databases import temporary_database
+from tests.fixtures.servers import temporary_server
+from tests.fixtures.sessions import Session
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -97,12 +99,12 @@ class NodeServer:
 
 
 @contextmanager
-def node_servers(snapshot: Path, folder: Path) -> Iterator[list[NodeServer]]:
+def node_servers(folder: Path) -> Iterator[list[NodeServer]]:
     """Nodes east and west, each a server of its own, by the services pg_east and pg_west."""
     with ExitStack() as stack:
         found, services = [], {}
         for name in ("east", "west"):
-            server = stack.enter_context(temporary_server(snapshot))
+            server = stack.enter_context(temporary_server())
             with Session.open(server.dsn(database="postgres")) as session:
                 session.execute(f"CREATE DATABASE {name}")
             dsn = server.dsn(database=name)

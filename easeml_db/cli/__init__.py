@@ -12,43 +12,57 @@ from easeml_db import __version__
 from easeml_db.cli.terminal.failures import told_in_a_line
 from easeml_db.cli.terminal.interrupts import kept_interrupts
 from easeml_db.cli.terminal.output import print_error
-from easeml_db.cli.terminal.subjects import Subjects
+from easeml_db.cli.terminal.subjects import Subjects, homes_of
 
-# By subject the modules, each with its COMMANDS in their order: a name that is not here is not found.
+# By subject the modules, each with its commands in their order: a name that is not here is not found.
 SUBJECTS = {
     "Server": {
         "server.server": "up down destroy status psql logs", "server.coordinator": "coordinator health install",
-        "server.doctor": "doctor", "server.slots": "slots", "server.segments": "segments",
+        "server.doctor": "doctor", "server.slots": "slot", "server.segments": "segment",
         "server.retention": "retention prune", "server.backup": "backup restore",
     },
     "Data": {
-        "data.load": "load", "data.datasets": "datasets", "data.refreshes": "refresh refreshes", "data.tasks": "task",
-        "data.architectures": "architecture",
+        "data.load": "load", "data.datasets": "dataset", "data.tasks": "task", "data.architectures": "architecture",
     },
     "Search": {
-        "search.runs": "select schedulers runs leaderboard cancel resume drop", "search.watch": "watch",
-        "search.report": "report", "search.console": "console", "search.procedures": "procedures preview",
-        "search.allocations": "allocations profiles", "search.replay": "replay",
+        "search.runs": "select run", "search.procedures": "procedure schedulers", "search.allocations": "profiles",
+        "search.console": "console",
     },
-    "Cost and time": {"cost.plan": "plan", "cost.forecast": "forecast", "cost.prices": "prices"},
+    "Cost and time": {"cost.plan": "plan", "cost.prices": "price"},
     "Answers": {
         "answers.predict": "predict serving deploy undeploy rollback",
-        "answers.evaluation": "evaluate confusion-matrix class-metrics roc-curve calibration residuals explain"
-                              " hyperparameter-importance",
+        "answers.evaluation": "evaluate confusion-matrix class-metrics roc-curve calibration residuals explain",
         "answers.drift": "drift", "answers.exports": "export import",
     },
-    "Tenants": {"tenancy.tenants": "tenants", "tenancy.policy": "policy decisions arms regret"},
+    "Tenants": {"tenancy.tenants": "tenant", "tenancy.policy": "policy regret"},
     "Trying it": {"demo.demo": "demo"},
+}  # fmt: skip
+
+
+# What earlier versions called otherwise, with what it is called now.
+OF_A_RUN = (
+    "leaderboard watch report cancel resume drop replay decisions arms allocations forecast hyperparameter-importance"
+)
+RENAMED = {
+    **{name: f"run {name}" for name in OF_A_RUN.split()},
+    **{name: name[:-1] for name in ("runs", "datasets", "slots", "segments", "tenants", "prices", "procedures")},
+    "refresh": "dataset refresh", "preview": "procedure preview",
 }  # fmt: skip
 
 
 class Commands(Subjects):
     """Our commands by subject."""
 
-    subjects: ClassVar[dict[str, dict[str, str]]] = {
-        title: {name: f"{__name__}.{module}" for module, names in modules.items() for name in names.split()}
-        for title, modules in SUBJECTS.items()
-    }
+    subjects: ClassVar[dict[str, dict[str, str]]] = {title: homes_of(modules) for title, modules in SUBJECTS.items()}
+    takes_further: ClassVar[bool] = True
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; refuse a name of an earlier version with its present one."""
+        if args[0] in RENAMED:
+            context.fail(f"the command {args[0]} is now: easeml {RENAMED[args[0]]}")
+        return super().resolve_command(context, args)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

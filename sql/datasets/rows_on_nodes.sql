@@ -114,7 +114,7 @@ BEGIN
     ELSIF easeml.is_unfit(found) THEN
         PERFORM easeml.fail('ML010',
             format('source: segment %s is refused: %s', quote_literal(found.segment_name), found.refusal),
-            hint => format('An administrator mends that, and has it looked at again: easeml segments check %s.',
+            hint => format('An administrator mends that, and has it looked at again: easeml segment check %s.',
                 found.segment_name));
     END IF;
     RETURN found;

@@ -81,7 +81,7 @@ END
 $$;
 COMMENT ON FUNCTION easeml.install_greenplum_views(text, text, integer, text) IS
 $$Returns a script that lets users of a Greenplum database start runs and read leaderboards from inside: execute it
-there as a superuser, or let easeml segments views do both. It makes a schema easeml with the views and functions of
+there as a superuser, or let easeml segment views do both. It makes a schema easeml with the views and functions of
 this server; when it is executed again it brings them to what this server has. service: the name of a libpq service in
 pg_service.conf on the machine of the cluster's coordinator, which leads to this server; or host, with port and dbname
 (by default those of this server). Users come as the role that they have logged in as there. No password is in the
@@ -95,5 +95,5 @@ return guarded(plpy, removal_script)
 $$;
 COMMENT ON FUNCTION easeml.remove_greenplum_views() IS
     'Returns a script that removes what the script of easeml.install_greenplum_views has made in a '
-    'Greenplum database: execute it there as a superuser, or run easeml segments views --remove. It fails if views of '
+    'Greenplum database: execute it there as a superuser, or run easeml segment views --remove. It fails if views of '
     'others depend on what it removes.';

@@ -1,4 +1,4 @@
--- What a Greenplum cluster holds for the segments of easeml that it is. Executed by `easeml segments install SERVICE
+-- What a Greenplum cluster holds for the segments of easeml that it is. Executed by `easeml segment install SERVICE
 -- --engine greenplum`, once in a database. Nothing here is of PostgreSQL 9.5 or newer, and what differs between
 -- versions is in the other files. Rows lie where their segment_key sends them; each segment of the cluster has a key of
 -- its own (keys). Rows are inserted and deleted, never updated: units hold no lock that a DELETE waits for.

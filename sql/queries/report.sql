@@ -1,4 +1,4 @@
--- What easeml report reads: views only, under the caller's rights.
+-- What easeml run report reads: views only, under the caller's rights.
 
 -- name: run
 -- A run with its dataset.

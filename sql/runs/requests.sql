@@ -227,7 +227,7 @@ BEGIN
     IF FOUND THEN
         RAISE WARNING 'run % waits for segment %, which has partition %: %', run.run_id,
             quote_literal(away.segment_name), away.partition_number, away.refusal
-            USING hint = format('An administrator mends that; easeml segments check %s looks at it again.',
+            USING hint = format('An administrator mends that; easeml segment check %s looks at it again.',
                 away.segment_name);
     END IF;
     IF serving.is_elsewhere THEN

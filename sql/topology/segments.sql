@@ -67,7 +67,7 @@ engine: what the server is: postgres; citus: a worker of a Citus cluster, whose 
     greenplum: the coordinator of a Greenplum cluster, of which the segment is the one with the number content.
 content: with engine citus, the service is the coordinator of the cluster, which alone can be reached, and the segment
     is the worker of this group (groupid in pg_dist_node): units are calls that Citus delegates to it. The command
-    easeml segments add looks at the server first; else the coordinator does, before it opens a slot there.$$;
+    easeml segment add looks at the server first; else the coordinator does, before it opens a slot there.$$;
 
 CREATE FUNCTION easeml.note_segment(segment_id integer, facts jsonb, refusal text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -120,7 +120,7 @@ BEGIN
         RETURN easeml.python_facts();
     ELSIF found.checked_at IS NULL THEN
         PERFORM easeml.fail('ML010', format('nobody has looked at segment %s yet', quote_literal(segment)),
-            hint => 'A running coordinator does once it has slots; easeml segments check does at once.');
+            hint => 'A running coordinator does once it has slots; easeml segment check does at once.');
     END IF;
     RETURN coalesce(found.facts, '{}') || jsonb_build_object('checked_at', found.checked_at, 'refusal', found.refusal);
 END

@@ -127,3 +127,6 @@ UPDATE easeml.epoch_metrics m SET training_loss = w.loss, training_seconds = w.s
 WHERE w.trial_id = m.trial_id AND w.epoch = m.epoch AND m.split = 'validation' AND m.training_seconds IS NULL;
 UPDATE easeml.runs r SET slot_seconds = (SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.run_id = r.run_id)
 WHERE r.status = 'finished' AND r.slot_seconds IS NULL;
+
+-- Choosing at random, and first come, first served, are left to the experiments.
+UPDATE easeml.tenancy SET policy = 'round_robin' WHERE policy IN ('random', 'fcfs');

@@ -13,7 +13,7 @@ from easeml_db.local.server import Embedded
 
 @pytest.fixture(scope="module")
 def run_easeml(server: Embedded) -> Callable[..., Result]:
-    """`run_easeml("runs", "--json")` runs a command against the server and returns click's result."""
+    """`run_easeml("run", "--json")` runs a command against the server and returns click's result."""
     environment = {"EASEML_DATA": str(server.folder), "EASEML_DSN": None}
 
     def run(*arguments: object) -> Result:

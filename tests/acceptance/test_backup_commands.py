@@ -32,7 +32,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from stored_rows.catalogue_rows import TINY, fill
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 PROGRAM = "{input: {[Tensor[2]],[]}, output: {[Tensor[2]],[]}}"

@@ -32,15 +32,15 @@ LONG = ("--architectures", "mlp", "--n-configs", "2", "--max-epochs", "5000")
 
 @pytest.fixture(scope="module")
 def shell(server: Embedded, run_easeml: Any) -> Iterator[Any]:
-    """`shell("runs", "--json")` runs a command against the server and returns click's result."""
+    """`shell("run", "--json")` runs a command against the server and returns click's result."""
     wait_for_coordinator(server)
     assert run_easeml("load", "digits", "--table", "cli_digits").exit_code == 0
     made = run_easeml(
-        "datasets", "create", "cli digits", "--source", "cli_digits", "--inputs", "pixels", "--target", "label"
+        "dataset", "create", "cli digits", "--source", "cli_digits", "--inputs", "pixels", "--target", "label"
     )
     assert made.exit_code == 0, made.output
     yield run_easeml
-    assert run_easeml("datasets", "drop", "cli digits", "--cascade").exit_code == 0
+    assert run_easeml("dataset", "drop", "cli digits", "--cascade").exit_code == 0
 
 
 def document(result: Result) -> Any:
@@ -62,8 +62,8 @@ def open_run(shell: Any) -> Iterator[int]:
     """A run that goes on for longer than any test."""
     run_id = int(document(shell("select", "cli digits", *LONG, "--json"))["run_id"])
     yield run_id
-    if run_id in [run["run_id"] for run in document(shell("runs", "--json"))]:
-        document(shell("drop", run_id, "--force", "--json"))  # else every later test waits for its epochs
+    if run_id in [run["run_id"] for run in document(shell("run", "--json"))]:
+        document(shell("run", "drop", run_id, "--force", "--json"))  # else every later test waits for its epochs
 
 
 def process(server: Embedded, *arguments: object, **how: Any) -> subprocess.Popen[bytes]:
@@ -81,31 +81,33 @@ def test_status_shows_how_to_connect(shell: Any) -> None:
 
 
 def test_datasets_are_listed(shell: Any) -> None:
-    (mine,) = [each for each in document(shell("datasets", "--json")) if each["dataset_name"] == "cli digits"]
+    (mine,) = [each for each in document(shell("dataset", "--json")) if each["dataset_name"] == "cli digits"]
     assert mine["input_shape"] == [8, 8]
-    assert "cli digits" in shell("datasets").stdout
+    assert "cli digits" in shell("dataset").stdout
 
 
 def test_datasets_are_made_refreshed_and_dropped(shell: Any) -> None:
-    create = ("datasets", "create", "other", "--source", "cli_digits", "--inputs", "pixels", "--target", "label")
+    create = ("dataset", "create", "other", "--source", "cli_digits", "--inputs", "pixels", "--target", "label")
     assert document(shell(*create, "--n-partitions", 2, "--json"))["n_partitions"] == 2
-    assert document(shell("datasets", "refresh", "other", "--json"))["version"] == 2
-    assert document(shell("datasets", "drop", "other", "--json")) == {"dropped": "other"}
+    assert document(shell("dataset", "refresh", "other", "--json"))["version"] == 2
+    assert document(shell("dataset", "drop", "other", "--json")) == {"dropped": "other"}
 
 
 def test_a_refreshed_dataset_is_listed_with_how_often_it_is_checked(shell: Any, finished: int) -> None:
-    assert document(shell("refresh", "cli digits", "--every", "1 day", "--json"))["result"] == "refreshed"
+    assert document(shell("dataset", "refresh", "cli digits", "--every", "1 day", "--json"))["result"] == "refreshed"
     try:
-        (rule,) = [each for each in document(shell("refreshes", "--json")) if each["dataset_name"] == "cli digits"]
+        (rule,) = [
+            each for each in document(shell("dataset", "refreshes", "--json")) if each["dataset_name"] == "cli digits"
+        ]
         assert (rule["every"], rule["when_drift"]) == ("1 day", None)
-        (row,) = [line for line in shell("refreshes").stdout.splitlines() if line.startswith("cli digits")]
+        (row,) = [line for line in shell("dataset", "refreshes").stdout.splitlines() if line.startswith("cli digits")]
         assert "1 day " in row
     finally:
-        document(shell("refresh", "cli digits", "--off", "--json"))
+        document(shell("dataset", "refresh", "cli digits", "--off", "--json"))
 
 
 def test_a_data_set_with_runs_is_dropped_only_with_cascade(shell: Any, finished: int) -> None:
-    refused = shell("datasets", "drop", "cli digits")
+    refused = shell("dataset", "drop", "cli digits")
     assert refused.exit_code == 1
     assert "run(s)" in str(refused.exception)
 
@@ -114,19 +116,19 @@ def test_select_prints_the_run_and_nothing_else(shell: Any) -> None:
     result = shell("select", "cli digits", *SMALL)
     assert result.stdout.strip().isdigit()
     assert "notice" in result.stderr
-    assert shell("watch", result.stdout.strip()).exit_code == 0
+    assert shell("run", "watch", result.stdout.strip()).exit_code == 0
 
 
 def test_runs_and_leaderboard_show_the_run(shell: Any, finished: int) -> None:
-    assert finished in [run["run_id"] for run in document(shell("runs", "--json"))]
-    trials = document(shell("leaderboard", finished, "--json"))
+    assert finished in [run["run_id"] for run in document(shell("run", "--json"))]
+    trials = document(shell("run", "leaderboard", finished, "--json"))
     assert [trial["rank"] for trial in trials] == [1, 2]
     assert all(trial["test_metric"] is not None for trial in trials)
-    assert "mlp" in shell("leaderboard", finished).stdout
+    assert "mlp" in shell("run", "leaderboard", finished).stdout
 
 
 def test_watch_without_a_terminal_prints_a_line_per_change(shell: Any, finished: int) -> None:
-    result = shell("watch", finished)
+    result = shell("run", "watch", finished)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert f"run {finished} finished" in lines[-1]
@@ -134,11 +136,11 @@ def test_watch_without_a_terminal_prints_a_line_per_change(shell: Any, finished:
 
 
 def test_cancel_resume_and_drop(shell: Any, open_run: int) -> None:
-    assert document(shell("cancel", open_run, "--json"))["status"] == "cancelled"
-    assert shell("watch", open_run).exit_code == 1
-    assert document(shell("resume", open_run, "--json"))["status"] in ("queued", "running")
-    assert document(shell("drop", open_run, "--force", "--json")) == {"dropped": open_run}
-    assert "no run" in str(shell("watch", open_run).exception)
+    assert document(shell("run", "cancel", open_run, "--json"))["status"] == "cancelled"
+    assert shell("run", "watch", open_run).exit_code == 1
+    assert document(shell("run", "resume", open_run, "--json"))["status"] in ("queued", "running")
+    assert document(shell("run", "drop", open_run, "--force", "--json")) == {"dropped": open_run}
+    assert "no run" in str(shell("run", "watch", open_run).exception)
 
 
 def test_predict_a_row_as_object_and_as_numbers(shell: Any, finished: int) -> None:
@@ -160,11 +162,11 @@ def test_predict_a_table_and_refuse_to_overwrite_it(shell: Any, finished: int) -
 
 
 def test_deploy_and_undeploy_choose_who_answers(shell: Any, finished: int) -> None:
-    worst = document(shell("leaderboard", finished, "--json"))[-1]["trial_id"]
+    worst = document(shell("run", "leaderboard", finished, "--json"))[-1]["trial_id"]
     assert document(shell("deploy", worst, "--json"))["is_deployed"]
     row = json.dumps([[0] * 8] * 8)
     assert document(shell("predict", "cli digits", "--row", row, "--json"))["serving_trial_id"] == worst
-    assert "deployed" in shell("leaderboard", finished).stdout
+    assert "deployed" in shell("run", "leaderboard", finished).stdout
     assert not document(shell("undeploy", "cli digits", "--json"))["is_deployed"]
 
 
@@ -201,7 +203,7 @@ def test_errors_are_one_line_with_a_hint_and_no_traceback(server: Embedded, shel
 
 
 def test_a_database_without_the_extension_says_so(shell: Any, server: Embedded) -> None:
-    result = shell("runs", "--dsn", server.dsn(database="postgres"))
+    result = shell("run", "--dsn", server.dsn(database="postgres"))
     assert isinstance(result.exception, NotReady)
     assert "no extension easeml" in result.exception.message
     assert "easeml install" in (result.exception.hint or "")
@@ -268,15 +270,17 @@ def test_watch_in_a_terminal_is_live_and_ctrl_c_leaves_the_run_going(
     server: Embedded, shell: Any, open_run: int
 ) -> None:
     ours, theirs = pty.openpty()
-    viewer = process(server, "watch", open_run, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    viewer = process(
+        server, "run", "watch", open_run, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
     os.close(theirs)
     seen = read_until(ours, b"training trial")
     viewer.send_signal(signal.SIGINT)
-    seen += read_until(ours, b"easeml cancel")
+    seen += read_until(ours, b"easeml run cancel")
     os.close(ours)
     assert viewer.wait(10) == 130
     assert b"goes on" in seen
-    assert document(shell("runs", "--json"))[0]["status"] == "running"
+    assert document(shell("run", "--json"))[0]["status"] == "running"
 
 
 def read_until(terminal: int, text: bytes) -> bytes:

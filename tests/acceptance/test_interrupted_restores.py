@@ -21,7 +21,7 @@ from easeml_db.local import binaries, restore_places, restores
 from easeml_db.local.server import Embedded
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 # In the names are characters that a locale of plain ASCII, or a program that looks for ends of lines, gets wrong.

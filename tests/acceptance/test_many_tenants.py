@@ -13,7 +13,7 @@ from easeml_db.errors import InvalidArgument
 from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 TENANTS = {"amy": "iris", "bea": "wine", "cleo": "breast_cancer"}
 CREATE = "SELECT easeml.create_dataset(%s, source => %s, inputs => %s, target => 'label', n_partitions => 2)"
@@ -131,5 +131,5 @@ def test_the_policy_is_an_administrators_to_change_and_must_exist(
     with pytest.raises(psycopg.Error, match="there is no prior 'flat'"):
         database.execute("SELECT easeml.set_policy('hybrid', prior => 'flat')")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        tenants["amy"].execute("SELECT easeml.set_policy('fcfs')")
+        tenants["amy"].execute("SELECT easeml.set_policy('greedy')")
     assert database.values("SELECT name FROM easeml.policies WHERE is_in_use ORDER BY kind") == used

@@ -34,11 +34,11 @@ def played(shell: Any) -> Iterator[int]:
     """A run of three arms that has ended."""
     assert shell("load", "iris", "--table", "policy_iris").exit_code == 0
     inputs = ("--inputs", "petal_length_cm,petal_width_cm", "--target", "label")
-    assert shell("datasets", "create", "policy iris", "--source", "policy_iris", *inputs).exit_code == 0
+    assert shell("dataset", "create", "policy iris", "--source", "policy_iris", *inputs).exit_code == 0
     ended = document(shell("select", "policy iris", *SEARCH, "--watch", "--json"))
     assert ended["run"]["status"] == "finished"
     yield int(ended["run"]["run_id"])
-    assert shell("datasets", "drop", "policy iris", "--cascade").exit_code == 0
+    assert shell("dataset", "drop", "policy iris", "--cascade").exit_code == 0
 
 
 def document(result: Result) -> Any:
@@ -83,29 +83,29 @@ def test_only_administrators_choose(shell: Any, server: Embedded) -> None:
         connection.execute("CREATE ROLE policy_tina LOGIN; GRANT easeml_tenant TO policy_tina")
     dsn = server.dsn(user="policy_tina")
     assert "hybrid" in shell("policy", "--dsn", dsn).stdout
-    refused = shell("policy", "fcfs", "--dsn", dsn)
+    refused = shell("policy", "greedy", "--dsn", dsn)
     assert refused.exit_code == 1
     assert "permission denied" in str(refused.exception)
 
 
 def test_decisions_say_who_was_served_and_why(shell: Any, played: int) -> None:
-    made = document(shell("decisions", played, "--json"))
+    made = document(shell("run", "decisions", played, "--json"))
     assert {row["architecture"] for row in made if row["is_chosen"]} == {"linear", "mlp", "gaussian_nb"}
     assert [row["decision_id"] for row in made] == sorted(row["decision_id"] for row in made)
     assert made[0]["phase"] == "first_service"
-    assert document(shell("decisions", played, "--limit", 1, "--json")) == made[-1:]
-    assert "served: every run is served once first" in shell("decisions", played).stdout
+    assert document(shell("run", "decisions", played, "--limit", 1, "--json")) == made[-1:]
+    assert "served: every run is served once first" in shell("run", "decisions", played).stdout
 
 
 def test_arms_show_what_is_believed_and_what_came(shell: Any, played: int) -> None:
-    arms = {row["architecture"]: row for row in document(shell("arms", played, "--json"))}
+    arms = {row["architecture"]: row for row in document(shell("run", "arms", played, "--json"))}
     assert set(arms) == {"linear", "mlp", "gaussian_nb"}
     for arm in arms.values():
         assert arm["status"] == "closed"
         assert 0 <= arm["quality"] <= 1
         assert arm["deviation"] > 0
         assert arm["cost_seconds"] > 0
-    shown = shell("arms", played).stdout
+    shown = shell("run", "arms", played).stdout
     assert f"run {played} on policy iris: finished" in shown
     assert "gaussian_nb" in shown
 
@@ -119,10 +119,10 @@ def test_regret_is_of_open_runs_or_of_all(shell: Any, played: int) -> None:
 
 
 def test_wrong_usage(shell: Any) -> None:
-    for arguments in (("policy", "--seed", 1), ("policy", "--prior", "auto"), ("decisions", "--limit", 0)):
+    for arguments in (("policy", "--seed", 1), ("policy", "--prior", "auto"), ("run", "decisions", "--limit", 0)):
         assert shell(*arguments).exit_code == 2
     for command in ("decisions", "arms"):
-        unknown = shell(command, 10**9)
+        unknown = shell("run", command, 10**9)
         assert unknown.exit_code == 1
         assert "there is no run" in str(unknown.exception)
 

@@ -1,4 +1,4 @@
-"""easeml report against a server: real runs, of one's own and of others, finished, open and unknown."""
+"""easeml run report against a server: real runs, of one's own and of others, finished, open and unknown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TENANTS = ("report_ada", "report_bob")
 
 @pytest.fixture(scope="module")
 def reader(server: Embedded) -> Iterator[Any]:
-    """`reader("ada", "report", ...)` runs a command under that role and returns click's result."""
+    """`reader("ada", "run", "report", ...)` runs a command under that role and returns click's result."""
     wait_for_coordinator(server)
     with connect_now(server.dsn()) as connection:
         for role in TENANTS:
@@ -36,11 +36,11 @@ def reader(server: Embedded) -> Iterator[Any]:
     for role in TENANTS:
         table = f"{role}.digits"
         assert invoke(role, "load", "digits", "--table", table).exit_code == 0
-        create = ("datasets", "create", role, "--source", table, "--inputs", "pixels", "--target", "label")
+        create = ("dataset", "create", role, "--source", table, "--inputs", "pixels", "--target", "label")
         assert invoke(role, *create, "--n-partitions", 2).exit_code == 0
     yield invoke
     for role in TENANTS:
-        assert invoke(role, "datasets", "drop", role, "--cascade").exit_code == 0
+        assert invoke(role, "dataset", "drop", role, "--cascade").exit_code == 0
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def finished(reader: Any) -> dict[str, int]:
 
 def test_a_finished_run_becomes_a_page_and_a_picture(reader: Any, finished: dict[str, int], tmp_path: Path) -> None:
     run_id = finished["report_ada"]
-    result = reader("report_ada", "report", "--out", tmp_path / "new" / "folder")
+    result = reader("report_ada", "run", "report", "--out", tmp_path / "new" / "folder")
     assert result.exit_code == 0, result.output
     html, png = (Path(line) for line in result.stdout.splitlines())
     assert (html.name, png.name) == (f"run-{run_id}.html", f"run-{run_id}.png")
@@ -71,7 +71,7 @@ def test_a_finished_run_becomes_a_page_and_a_picture(reader: Any, finished: dict
     scores = dict(
         re.findall(r'<tr><td class="name">(\w+)</td><td class="number">[^<]*</td><td class="number">([^<]+)', text)
     )
-    best = reader("report_ada", "leaderboard", run_id, "--json")
+    best = reader("report_ada", "run", "leaderboard", run_id, "--json")
     trial_id = next(row["trial_id"] for row in json.loads(best.stdout) if row["rank"] == 1)
     told = reader("report_ada", "evaluate", "report_ada", "--trial", trial_id, "--json")
     assert scores["macro_f1"] == next(
@@ -84,7 +84,9 @@ def test_a_finished_run_becomes_a_page_and_a_picture(reader: Any, finished: dict
 
 def test_figures_are_what_sql_says(reader: Any, finished: dict[str, int], server: Embedded, tmp_path: Path) -> None:
     run_id = finished["report_ada"]
-    result = reader("report_ada", "report", run_id, "--json", "--format", "html", "--out", tmp_path, "--no-evaluate")
+    result = reader(
+        "report_ada", "run", "report", run_id, "--json", "--format", "html", "--out", tmp_path, "--no-evaluate"
+    )
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert (found["run_id"], found["status"], found["png"]) == (run_id, "finished", None)
@@ -107,10 +109,10 @@ def test_figures_are_what_sql_says(reader: Any, finished: dict[str, int], server
 
 
 def test_a_tenant_reports_own_runs_only(reader: Any, finished: dict[str, int], tmp_path: Path) -> None:
-    refused = reader("report_bob", "report", finished["report_ada"], "--out", tmp_path)
+    refused = reader("report_bob", "run", "report", finished["report_ada"], "--out", tmp_path)
     assert refused.exit_code == 1
     assert f"there is no run {finished['report_ada']} that you can see" in str(refused.exception)
-    newest = reader("report_ada", "report", "--out", tmp_path, "--format", "png", "--json", "--no-evaluate")
+    newest = reader("report_ada", "run", "report", "--out", tmp_path, "--format", "png", "--json", "--no-evaluate")
     assert json.loads(newest.stdout)["run_id"] == finished["report_ada"] < finished["report_bob"]
 
 
@@ -119,7 +121,7 @@ def test_who_may_not_see_the_rows_gets_a_report_without_evaluation(
 ) -> None:
     with connect_now(server.dsn()) as connection:
         connection.execute("CREATE ROLE report_reader LOGIN IN ROLE easeml_reader")
-    result = reader("report_reader", "report", finished["report_ada"], "--out", tmp_path, "--format", "html")
+    result = reader("report_reader", "run", "report", finished["report_ada"], "--out", tmp_path, "--format", "html")
     assert result.exit_code == 0, result.output
     (page,) = tmp_path.iterdir()
     text = page.read_text(encoding="utf-8")
@@ -139,13 +141,13 @@ def test_commands_of_evaluation_show_what_the_functions_say(reader: Any, finishe
     refused = reader("report_ada", "residuals", "report_ada")
     assert (refused.exit_code, str(refused.exception)) == (
         1, "dataset 'report_ada' is a classification, which has no residuals")  # fmt: skip
-    few = reader("report_ada", "hyperparameter-importance", finished["report_ada"])
+    few = reader("report_ada", "run", "hyperparameter-importance", finished["report_ada"])
     assert "has no architecture with 4 measured trials that differ" in str(few.exception)
     assert reader("report_ada", "explain", "report_ada", "--label", "1").exit_code == 2
 
 
 def test_an_unknown_run_is_one_line_and_writes_nothing(reader: Any, finished: dict[str, int], tmp_path: Path) -> None:
-    refused = reader("report_ada", "report", 999_999, "--out", tmp_path)
+    refused = reader("report_ada", "run", "report", 999_999, "--out", tmp_path)
     assert refused.exit_code == 1
     assert "\n" not in str(refused.exception)
     assert not list(tmp_path.iterdir())
@@ -153,7 +155,7 @@ def test_an_unknown_run_is_one_line_and_writes_nothing(reader: Any, finished: di
 
 def test_a_place_that_cannot_be_written_is_said(reader: Any, finished: dict[str, int], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    refused = reader("report_ada", "report", "--out", tmp_path / "file" / "below", "--no-evaluate")
+    refused = reader("report_ada", "run", "report", "--out", tmp_path / "file" / "below", "--no-evaluate")
     assert refused.exit_code == 1
     assert "cannot write" in str(refused.exception)
 
@@ -162,7 +164,9 @@ def test_a_run_that_goes_on_is_reported_as_far_as_it_is(reader: Any, tmp_path: P
     started = reader("report_ada", "select", "report_ada", "--architectures", "mlp", "--max-epochs", 5000, "--json")
     run_id = json.loads(started.stdout)["run_id"]
     try:
-        result = reader("report_ada", "report", run_id, "--out", tmp_path / "now.html", "--json", "--no-evaluate")
+        result = reader(
+            "report_ada", "run", "report", run_id, "--out", tmp_path / "now.html", "--json", "--no-evaluate"
+        )
         assert result.exit_code == 0, result.output
         state = json.loads(result.stdout)["status"]
         assert state in ("queued", "running")
@@ -170,7 +174,7 @@ def test_a_run_that_goes_on_is_reported_as_far_as_it_is(reader: Any, tmp_path: P
         assert f": {state}</title>" in text
         assert "The run has not ended." in text
     finally:
-        dropped = reader("report_ada", "drop", run_id, "--force")
+        dropped = reader("report_ada", "run", "drop", run_id, "--force")
         assert dropped.exit_code == 0, dropped.output
 
 

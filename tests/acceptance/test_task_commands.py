@@ -18,7 +18,7 @@ from PIL import Image
 
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
-from tests.conftest import PATIENCE_SECONDS
+from tests.fixtures.sessions import PATIENCE_SECONDS
 
 N_PICTURES = 120
 QUICK = json.dumps({"architectures": ["mlp"], "max_epochs": 2, "n_configs": 1})

@@ -18,7 +18,7 @@ from easeml_db.cli import commands
 from easeml_db.errors import EasemlError, InvalidData, ShapeMismatch
 from easeml_db.local.server import Embedded
 from easeml_db.local.waiting import wait_for_coordinator
-from tests.conftest import PATIENCE_SECONDS
+from tests.fixtures.sessions import PATIENCE_SECONDS
 
 Run = Callable[..., Result]
 LEAF = {"word": [0.0, 1.0]}

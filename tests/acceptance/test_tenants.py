@@ -15,7 +15,7 @@ from easeml_db.postgres.connection import connect_now
 
 @pytest.fixture
 def shell(server: Embedded, run_easeml: Any) -> Iterator[Any]:
-    """`shell("tenants", "--json")` runs a command; the server has the roles tina and theo."""
+    """`shell("tenant", "--json")` runs a command; the server has the roles tina and theo."""
     with connect_now(server.dsn(), "test of tenants") as connection:
         connection.execute("CREATE ROLE tina LOGIN; CREATE ROLE theo LOGIN")
         yield run_easeml
@@ -30,20 +30,20 @@ def listed(result: Result) -> dict[str, Any]:
 
 def test_create_alter_and_drop(shell: Any) -> None:
     settings = ("--weight", 2, "--deadline", "2100-01-01 12:00+00", "--max-runs", 3, "--max-slots", 4)
-    made = shell("tenants", "create", "tina", *settings, "--max-bytes", 10**9, "--max-hours", 7.5, "--json")
+    made = shell("tenant", "create", "tina", *settings, "--max-bytes", 10**9, "--max-hours", 7.5, "--json")
     tina = listed(made)["tina"]
     assert tina["deadline"].startswith("2100-01-01T")
     assert [tina[name] for name in ("weight", "max_runs", "max_slots", "max_bytes", "max_hours")] == [
         2.0, 3, 4, 10**9, 7.5,
     ]  # fmt: skip
-    assert listed(shell("tenants", "create", "theo", "--json"))["theo"]["max_runs"] is None
-    altered = shell("tenants", "--json", "alter", "tina", "--weight", 0.5, "--clear", "deadline,max-slots")
+    assert listed(shell("tenant", "create", "theo", "--json"))["theo"]["max_runs"] is None
+    altered = shell("tenant", "--json", "alter", "tina", "--weight", 0.5, "--clear", "deadline,max-slots")
     tina = listed(altered)["tina"]
     assert [tina[name] for name in ("weight", "max_runs", "max_slots", "deadline")] == [0.5, 3, None, None]
-    table = shell("tenants").stdout
+    table = shell("tenant").stdout
     assert "tina" in table
     assert "theo" in table
-    assert set(listed(shell("tenants", "drop", "tina", "--json"))) & {"tina", "theo"} == {"theo"}
+    assert set(listed(shell("tenant", "drop", "tina", "--json"))) & {"tina", "theo"} == {"theo"}
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_create_alter_and_drop(shell: Any) -> None:
     ],
 )
 def test_what_is_refused_is_said_in_one_line(shell: Any, arguments: tuple[str, ...], message: str) -> None:
-    result = shell("tenants", *arguments)
+    result = shell("tenant", *arguments)
     assert result.exit_code == 1
     assert message in str(result.exception)
-    assert "tina" not in listed(shell("tenants", "--json"))
+    assert "tina" not in listed(shell("tenant", "--json"))
 
 
 def test_wrong_usage(shell: Any) -> None:
     for arguments in (("create",), ("create", "tina", "--max-runs", "many"), ("alter", "tina", "--clear", "")):
-        assert shell("tenants", *arguments).exit_code == 2
+        assert shell("tenant", *arguments).exit_code == 2

@@ -20,7 +20,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 TABLE = """
 CREATE TABLE {name} AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, (ARRAY['red', 'green', 'blue'])[1 + i % 3] AS y

@@ -21,7 +21,7 @@ from easeml_db.errors import InvalidArgument
 from easeml_plpy.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 LARGEST = 2**31 - 1
 MORE_BYTES = 1 << 30

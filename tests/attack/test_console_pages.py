@@ -16,7 +16,7 @@ from easeml_db.console.app import MOST_FORM_BYTES, MOST_LOGIN_BYTES, make_app
 from easeml_db.console.settings import Settings
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 EVIL = "\u202eknab\u2066\x1b[2J\u200b\ufeffx"

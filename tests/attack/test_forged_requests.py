@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from tests.attack.conftest import Scene
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_AT_ONCE = 20
 numbers = count(1)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 RUN = "SELECT easeml.select_models('d', '{linear}', n_configs => 1, max_epochs => 1000)"
 BEGIN = "SELECT easeml.request('begin_dataset', %s::jsonb)::bigint"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 # A minute, as it is, would be waited for here; without the bound it is half an hour.
-PRELUDE = "from easeml_db.postgres import step_places; step_places.SHORT_SECONDS = 1.0"
+PRELUDE = "from easeml_db.postgres.chores import work_slots; work_slots.SHORT_SECONDS = 1.0"
 COLLUDING = ("mallory", "minnie")
 SETUP = """
 CREATE FUNCTION {name}.pause() RETURNS integer LANGUAGE sql VOLATILE AS 'SELECT 0';

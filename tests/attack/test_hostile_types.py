@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 # An enum whose cast to text tells who has called it, and a composite type with the name of a number.
 TYPES = """

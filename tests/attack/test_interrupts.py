@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 TIMEOUT = "200ms"
 ENOUGH_SECONDS = 2.0  # of computing time: it should be 0.3

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 SELECT = "SELECT easeml.select_models('work', '{linear}', n_configs => 1, max_epochs => 1)"
 CREATE = "SELECT easeml.create_dataset(%s, 'mine', '{x}', 'y', n_partitions => 1)"

@@ -29,7 +29,7 @@ from easeml_db.local.server import Embedded
 from easeml_db.postgres.chores.refreshes import advance_as
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 NOBODY = 65534
 

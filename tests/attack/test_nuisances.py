@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conftest import PATIENCE_SECONDS
+from tests.fixtures.sessions import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from tests.attack.conftest import Attack, Scene, Watch

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 SELECT = "SELECT easeml.select_models('work', '{linear}', n_configs => %s, max_epochs => 1)"
 CLOCK = "UPDATE easeml.tenant_roles SET paced_until = clock_timestamp() + %s::interval WHERE tenant = 'mallory'"

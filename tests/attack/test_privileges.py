@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 EXPECTED = Path(__file__).with_name("privileges.txt")
 # What a role can do by itself or through its groups. `anybody` is a role without any grant.

@@ -16,7 +16,7 @@ from easeml_db.local.server import Embedded
 from easeml_loaders import bundled_source, column_types, load_table
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 SQL = Path(__file__).resolve().parents[2] / "sql"
 # They mean the caller's own names, and qualify everything else; byteasend calls nothing.

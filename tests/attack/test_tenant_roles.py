@@ -12,7 +12,7 @@ import pytest
 from easeml_db.local.server import Embedded
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 SEEN = "SELECT dataset_name FROM easeml.dataset_info ORDER BY 1"
 MEANT = "SELECT tenant FROM easeml.usable_dataset(%s, 'd', NULL)"

@@ -20,7 +20,7 @@ from easeml_db.errors import NotFound
 from easeml_db.words.visible_text import visible, visible_value
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eknab\u2066\nrun 1 finished\r[link=http://x]here[/link]\ufeff"
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -92,17 +92,10 @@ def evil(module_database: Session) -> Session:
 
 
 LISTINGS = (
-    "datasets",
-    "runs",
-    "leaderboard",
-    "watch",
-    "arms",
-    "decisions",
-    "tenants",
-    "allocations",
-    "doctor",
-    "slots",
+    *("dataset", "run", "run leaderboard", "run watch", "run arms", "run decisions", "run allocations"),
+    *("tenant", "doctor", "slot"),
 )
+NOTHING_OF_OTHERS = ("run decisions", "run allocations", "tenant", "doctor", "slot")
 
 
 def shell(session: Session, *arguments: str) -> Any:
@@ -111,15 +104,15 @@ def shell(session: Session, *arguments: str) -> Any:
 
 @pytest.mark.parametrize("command", [*LISTINGS, "regret"])
 def test_no_listing_steers_the_terminal(evil: Session, command: str) -> None:
-    done = shell(evil, command, *(["--all"] if command == "regret" else []))
+    done = shell(evil, *command.split(), *(["--all"] if command == "regret" else []))
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    assert "\\x1b" in done.output or command in ("decisions", "tenants", "allocations", "doctor", "slots")
+    assert "\\x1b" in done.output or command in NOTHING_OF_OTHERS
     assert not STEERING.search(done.output), repr(done.output)
     assert not any(line.startswith("run 1 finished") for line in done.output.splitlines())
 
 
 def test_json_is_the_data_as_it_is(evil: Session) -> None:
-    done = shell(evil, "datasets", "--json")
+    done = shell(evil, "dataset", "--json")
     assert json.loads(done.stdout)[0]["dataset_name"] == EVIL
     assert not STEERING.search(done.stdout)
     assert "\u202e" not in done.stdout
@@ -129,14 +122,14 @@ def test_errors_of_the_server_steer_nothing(evil: Session, capsys: pytest.Captur
     from easeml_db.cli import main
 
     with pytest.raises(SystemExit):
-        main(["datasets", "refresh", EVIL + "?", "--dsn", evil.dsn])
+        main(["dataset", "refresh", EVIL + "?", "--dsn", evil.dsn])
     told = capsys.readouterr()
     assert "\\x1b" in told.err
     assert not STEERING.search(told.err + told.out)
 
 
 def test_a_report_shows_what_would_reorder_its_lines(evil: Session, tmp_path: Path) -> None:
-    done = shell(evil, "report", "--out", str(tmp_path / "run.html"))
+    done = shell(evil, "run", "report", "--out", str(tmp_path / "run.html"))
     assert done.exit_code == 0, done.output
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     ours = page[: page.index("<script>")]
@@ -150,7 +143,7 @@ def test_the_command_line_trusts_no_schema_of_tenants(evil: Session) -> None:
         "CREATE FUNCTION public.hashtext(name) RETURNS integer LANGUAGE plpgsql AS"
         " $$BEGIN RAISE 'hijacked'; END$$; CREATE TABLE public.pg_roles (hijacked integer)"
     )
-    for command in ("slots", "runs", "tenants", "doctor"):
+    for command in ("slot", "run", "tenant", "doctor"):
         assert "hijacked" not in shell(evil, command).output
     from easeml_db.cli.terminal.connection import database
 

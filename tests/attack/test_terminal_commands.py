@@ -15,7 +15,7 @@ from easeml_db.cli.answers import exports
 from easeml_db.cli.answers.exports import file_name
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 EVIL = "\x1b]0;o\x07\x9b1m\u202ek\u2066\nrun 1\r\ufeff"
@@ -48,8 +48,8 @@ def evil(module_coordinated: Session) -> Session:
 
 SHOWN = (
     ["task"], ["task", "refine", TASK], ["task", "report", TASK], ["task", "infer", TASK, "--input", "[1, 2]"],
-    ["refreshes"], ["drift", EVIL, "--source", "points"], ["evaluate", EVIL], ["confusion-matrix", EVIL],
-    ["calibration", EVIL], ["explain", EVIL], ["segments"], ["slots"], ["serving"], ["plan", EVIL], ["residuals", EVIL],
+    ["dataset", "refreshes"], ["drift", EVIL, "--source", "points"], ["evaluate", EVIL], ["confusion-matrix", EVIL],
+    ["calibration", EVIL], ["explain", EVIL], ["segment"], ["slot"], ["serving"], ["plan", EVIL], ["residuals", EVIL],
     ["export", EVIL], ["evaluate", EVIL + "?"], ["task", "report", EVIL + "?"], ["drift", EVIL + "?"],
     ["import", "/nonexistent" + EVIL], ["restore", EVIL],
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from easeml_db.postgres.queries import queries
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_OF_MALLORY = 5
 CREATE_TASK = "SELECT easeml.create_task(%s, 'Input = [2] Output = [2]', schema => current_user)"

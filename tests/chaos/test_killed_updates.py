@@ -13,8 +13,9 @@ import psycopg
 import pytest
 
 from easeml_db import __version__
-from easeml_db.local.server import Embedded
-from tests.conftest import COPIED, FAST_SETTINGS, TEMPLATE, Session, temporary_server
+from easeml_db.local.server import DATABASE, Embedded
+from tests.fixtures.servers import FAST_SETTINGS, temporary_server
+from tests.fixtures.sessions import Session
 from tests.integration.catalogue.test_upgrades import RELEASED, finished, objects, rows_of, start
 from tests.nodes import NodeServer
 
@@ -39,9 +40,10 @@ MOMENTS = (
 
 
 @pytest.fixture(scope="module")
-def killed(snapshot: Path) -> Iterator[Embedded]:
+def killed() -> Iterator[Embedded]:
     """A server that may be killed: it writes down what it commits."""
-    with temporary_server(snapshot) as server:
+    with temporary_server() as server:
+        server.prepare(n_slots=2)
         with Session.open(server.dsn()) as session:
             for name in FAST_SETTINGS:
                 session.execute(f"ALTER SYSTEM RESET {name}")
@@ -144,7 +146,7 @@ def test_a_run_goes_on_to_the_same_bytes_when_the_server_is_killed_in_an_update(
     as_former = f"UPDATE pg_extension SET extversion = '{RELEASED[-1]}' WHERE extname = 'easeml'"
     for name in ("undisturbed", "updated"):
         with Session.open(killed.dsn(database="postgres")) as root:
-            root.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} {COPIED}".encode())
+            root.execute(f"CREATE DATABASE {name} TEMPLATE {DATABASE}".encode())
         dsn = killed.dsn(database=name)
         with Session.open(dsn) as session:
             start(session)

@@ -15,10 +15,10 @@ import pytest
 
 from easeml_db.local.server import Embedded
 from easeml_loaders import bundled_source, load_table
-from tests.conftest import BATCHES_AT_ANY_SPEED
+from tests.fixtures.coordinators import BATCHES_AT_ANY_SPEED
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
     Coordinator = Callable[..., AbstractContextManager[Any]]
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conftest import Session, temporary_server
+from tests.fixtures.servers import temporary_server
+from tests.fixtures.sessions import Session
 from tests.nodes import prepare_node, service_file
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE %s = ANY (pg_blo
 
 
 @pytest.fixture(scope="module")
-def nodes(snapshot: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embedded, dict[str, str]]]:
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embedded, dict[str, str]]]:
     """A server of its own with two nodes, and their connection strings for superusers."""
-    with temporary_server(snapshot) as server, ExitStack() as stack:
+    with temporary_server() as server, ExitStack() as stack:
         with Session.open(server.dsn(database="postgres")) as root:
             root.execute("CREATE DATABASE east")
             root.execute("CREATE DATABASE west")

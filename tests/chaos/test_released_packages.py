@@ -17,8 +17,9 @@ from easeml_db import __version__
 from easeml_db.local.preparation import SERVICE_ROLE, prepare_database
 from easeml_db.local.processes import coordinator_environment
 from easeml_db.local.server import Embedded
-from tests.conftest import Session, set_for_speed
 from tests.disks import open_folder
+from tests.fixtures.servers import set_for_speed
+from tests.fixtures.sessions import Session
 from tests.integration.catalogue.test_upgrades import RELEASED, finished, start
 from tests.released_package import unpack
 

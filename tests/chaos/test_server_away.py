@@ -54,8 +54,8 @@ def wait_until(dsn: str, statement: str, timeout_seconds: float = 300.0) -> None
             time.sleep(0.1)
 
 
-def test_an_idle_coordinator_and_its_standby_outlive_a_server_that_is_away(own_warm_server: Embedded) -> None:
-    server, dsn = own_warm_server, own_warm_server.dsn()
+def test_an_idle_coordinator_and_its_standby_outlive_a_server_that_is_away(own_server: Embedded) -> None:
+    server, dsn = own_server, own_server.dsn()
     server.prepare(n_slots=1)
     with psycopg.connect(dsn, autocommit=True) as session:
         session.execute(PREPARE)
@@ -83,8 +83,8 @@ SELECT backend_pid FROM easeml.slots WHERE unit_started_at IS NOT NULL
 """
 
 
-def test_a_unit_that_crashes_the_server_three_times_fails_its_trial_and_no_other(own_warm_server: Embedded) -> None:
-    server, dsn = own_warm_server, own_warm_server.dsn()
+def test_a_unit_that_crashes_the_server_three_times_fails_its_trial_and_no_other(own_server: Embedded) -> None:
+    server, dsn = own_server, own_server.dsn()
     server.prepare(n_slots=1)
     with psycopg.connect(dsn, autocommit=True) as session:
         session.execute(

@@ -14,7 +14,7 @@ from easeml_loaders import bundled_source, load_table
 from tests.disks import fill, small_disk_for
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
     Coordinator = Callable[..., AbstractContextManager[Any]]
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
-from tests.conftest import Session
+from tests.fixtures.sessions import Session
 from tests.nodes import NODE_ROLE, NodeServer, node_servers
 
 if TYPE_CHECKING:
@@ -42,9 +41,9 @@ SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND dat
 
 
 @pytest.fixture(scope="module")
-def nodes(snapshot: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, NodeServer]]:
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, NodeServer]]:
     """Two servers that are nodes, each with half of the rows."""
-    with node_servers(snapshot, tmp_path_factory.mktemp("services")) as found:
+    with node_servers(tmp_path_factory.mktemp("services")) as found:
         for number, node in enumerate(found):
             with Session.open(node.dsn) as session:
                 session.execute(f"CREATE TABLE own AS {POINTS} WHERE i % 2 = {number}")

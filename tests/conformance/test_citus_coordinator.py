@@ -12,11 +12,11 @@ import pytest
 
 from easeml_db.coordinator.ports.messages import SlotReady, UnitFailed, UnitRecorded
 from easeml_db.errors import SlotLost
-from tests.conformance.conftest import N_PARTITIONS
+from tests.conformance.worlds.world import N_PARTITIONS
 
 if TYPE_CHECKING:
     from easeml_db.postgres.nodes.citus.coordinator.session import CoordinatorUnitSession
-    from tests.conformance.conftest import WarmOnCitusCoordinator
+    from tests.conformance.worlds.on_nodes import WarmOnCitusCoordinator
 
 pytestmark = [pytest.mark.warm, pytest.mark.worlds("citus_coordinator")]
 MOVE = """

@@ -9,12 +9,13 @@ import pytest
 
 from easeml_db.coordinator.ports.messages import Member, Piloted, SlotReady, UnitFailed, UnitRecorded
 from easeml_db.errors import NotFound, RowsHeld, SlotLost, StaleLease
-from tests.conformance.conftest import N_PARTITIONS, ON_NODES
+from tests.conformance.worlds.on_nodes import ON_NODES
+from tests.conformance.worlds.world import N_PARTITIONS
 
 if TYPE_CHECKING:
     from easeml_db.coordinator.ports.messages import Order
     from easeml_db.errors import EasemlError
-    from tests.conformance.conftest import World
+    from tests.conformance.worlds.world import World
 
 
 pytestmark = pytest.mark.warm

@@ -14,11 +14,11 @@ import pytest
 from easeml_db.coordinator.ports.messages import SlotReady, UnitFailed, UnitRecorded
 from easeml_db.errors import SlotLost, StaleLease
 from tests import greenplum
-from tests.conformance.conftest import N_PARTITIONS
+from tests.conformance.worlds.world import N_PARTITIONS
 from tests.nodes import NODE_ROLE
 
 if TYPE_CHECKING:
-    from tests.conformance.conftest import WarmOnGreenplum
+    from tests.conformance.worlds.on_nodes import WarmOnGreenplum
 
 pytestmark = [pytest.mark.warm, pytest.mark.worlds("greenplum")]
 STATES = "SELECT epoch, position, state_sha256 FROM easeml.training_units WHERE trial_id = %s ORDER BY 1, 2"

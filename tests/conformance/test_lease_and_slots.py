@@ -9,7 +9,7 @@ import pytest
 from easeml_db.coordinator.ports.messages import RunChanged, SlotReady, TenantsChanged, UnitRecorded
 
 if TYPE_CHECKING:
-    from tests.conformance.conftest import World
+    from tests.conformance.worlds.world import World
 
 
 @pytest.mark.covers("LeaseStore.acquire", "LeaseStore.is_held")

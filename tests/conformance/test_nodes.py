@@ -11,12 +11,13 @@ from easeml_db.coordinator.ports.messages import SlotReady, UnitFailed, UnitReco
 from easeml_db.errors import RowsHeld, SlotLost, StaleLease
 from easeml_db.postgres.nodes.node_store import KnownState
 from easeml_db.postgres.nodes.nodes import unreachable
-from tests.conformance.conftest import N_PARTITIONS, ON_NODES
+from tests.conformance.worlds.on_nodes import ON_NODES
+from tests.conformance.worlds.world import N_PARTITIONS
 
 if TYPE_CHECKING:
     from easeml_db.postgres.nodes.node_cache import NodeCache
     from easeml_db.postgres.nodes.node_store import NodeStore
-    from tests.conformance.conftest import WarmOnNodes
+    from tests.conformance.worlds.on_nodes import WarmOnNodes
 
 pytestmark = [pytest.mark.warm, pytest.mark.worlds(*ON_NODES)]
 STATES = "SELECT epoch, position, state_sha256 FROM easeml.training_units WHERE trial_id = %s ORDER BY 1, 2"

@@ -13,7 +13,7 @@ from easeml_db.decisions.planner.run_plan import StageRecord
 from easeml_db.errors import StaleLease
 
 if TYPE_CHECKING:
-    from tests.conformance.conftest import World
+    from tests.conformance.worlds.world import World
 
 STAGE = StageRecord(1, 1, StageKey(), "all", 1000.0, 2, 2, 0.0)
 

@@ -11,7 +11,7 @@ from easeml_db.words.training_unit import next_unit
 if TYPE_CHECKING:
     from easeml_db.words.run import Run
     from easeml_db.words.trial import Trial
-    from tests.conformance.conftest import World
+    from tests.conformance.worlds.world import World
 
 WRITES = ("start", "plan", "fail_trial", "fail", "finish")
 

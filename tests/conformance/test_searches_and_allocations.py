@@ -15,7 +15,7 @@ from easeml_db.errors import EasemlError, NotFound, StaleLease
 
 if TYPE_CHECKING:
     from easeml_db.words.run import Run
-    from tests.conformance.conftest import World
+    from tests.conformance.worlds.world import World
 
 
 async def paused_run(world: World) -> Run:

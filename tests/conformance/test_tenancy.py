@@ -13,7 +13,7 @@ from easeml_db.errors import NotFound, StaleLease
 
 if TYPE_CHECKING:
     from easeml_db.words.run import Run
-    from tests.conformance.conftest import World
+    from tests.conformance.worlds.world import World
 
 
 def prior_of(mean: float = 0.5) -> Prior:

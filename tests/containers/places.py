@@ -22,7 +22,7 @@ from easeml_db.local.cluster import SUPERUSER
 from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.processes import server_identity, server_ids
 from easeml_db.local.server import DATABASE
-from tests.conftest import PATIENCE_SECONDS, Session
+from tests.fixtures.sessions import PATIENCE_SECONDS, Session
 
 ENTRYPOINT = Path(__file__).resolve().parents[2] / "docker" / "entrypoint.py"
 

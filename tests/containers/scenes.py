@@ -133,7 +133,7 @@ def three_servers(layers: Sequence[Path], folder: Path) -> None:
     scene.machine.open()
     scene.step("three servers: up, until all are healthy", scene.machine.up)
     scene.step("easeml load digits", lambda: scene.inside("control", "easeml", "load", "digits"))
-    scene.step("easeml segments", lambda: scene.inside("control", "easeml", "segments").replace("\n", " | "))
+    scene.step("easeml segment", lambda: scene.inside("control", "easeml", "segment").replace("\n", " | "))
     scene.psql(
         "SELECT easeml.create_dataset('spread', 'public.digits', '{pixels}', 'label', n_partitions => 4,"
         " placement => 'bound')"

@@ -33,7 +33,7 @@ def citus_cluster(layers: Sequence[Path], folder: Path) -> None:
     assert cluster(scene, WORKERS) == "w1 w2"
     assert cluster(scene, PASSWORDS) == "0"
     scene.step("a distributed table", lambda: cluster(scene, SALES))
-    scene.step("easeml segments", lambda: scene.inside("control", "easeml", "segments").replace("\n", " | "))
+    scene.step("easeml segment", lambda: scene.inside("control", "easeml", "segment").replace("\n", " | "))
     dataset = scene.psql(DATASET)
     scene.step("its shards packed on the workers", lambda: scene.psql(f"CALL easeml.wait_dataset({dataset}, 300)"))
     scene.psql("SELECT easeml.select_models('sales', '{mlp}', n_configs => 8, max_epochs => 8)")

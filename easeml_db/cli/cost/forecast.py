@@ -1,4 +1,4 @@
-"""easeml forecast: when runs under way will be done, and what they will have cost."""
+"""easeml run forecast: when runs under way will be done, and what they will have cost."""
 
 from __future__ import annotations
 

@@ -9,9 +9,10 @@ import click
 
 from easeml_db.cli.cost.plan_chart import frontier_chart, slots_chart
 from easeml_db.cli.search.run_snapshot import duration
-from easeml_db.cli.terminal.arguments import json_value, jsonb, name_list
+from easeml_db.cli.terminal.arguments import jsonb
 from easeml_db.cli.terminal.connection import database, dsn_option
 from easeml_db.cli.terminal.output import json_option, print_json, print_rows, say
+from easeml_db.cli.terminal.search_options import search_options
 from easeml_db.cli.terminal.statements import Connection, Row, call, call_rows
 from easeml_db.report.wording import cost_text
 
@@ -28,16 +29,10 @@ POINT_COLUMNS = {
 
 @click.command()
 @click.argument("dataset")
-@click.option("--architectures", callback=name_list, help="Names with commas (default: those that suit the data).")
-@click.option("--search-space", callback=json_value, help="JSON object, or @FILE.")
-@click.option("--procedure", help="How configs are tried (default: race, with --max-epochs random).")
-@click.option("--procedure-options", callback=json_value, help='JSON object, or @FILE: {"eta": 3}.')
-@click.option("--n-configs", type=int, help="Number of trials (default: as many as the procedure plans).")
-@click.option("--max-epochs", type=int, help="Passes of a trial over the training rows, at most (default: 100).")
-@click.option("--seed", type=int, help="Seed of the run (default: 0).")
-@click.option("--deadline", help="From start to end, as SQL writes it: '20 minutes'.")
-@click.option("--max-cost", type=float, help="Without a deadline: the fastest plan that costs no more.")
-@click.option("--price-list", help="What slots cost; easeml prices lists them (default: local, this server's slots).")
+@search_options(
+    "architectures", "search_space", "procedure", "procedure_options", "n_configs", "max_epochs", "seed", "deadline",
+    "max_cost", "price_list",
+)  # fmt: skip
 @click.option("--confidence", type=float, help="Probability with which the limits must be kept (default: 0.95).")
 @click.option("--frontier", "has_frontier", is_flag=True, help="Draw the plans from the fastest to the cheapest.")
 @click.option(

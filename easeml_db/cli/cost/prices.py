@@ -1,4 +1,4 @@
-"""easeml prices: what slots cost; price lists as CSV files."""
+"""easeml price: what slots cost; price lists as CSV files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _print_prices(dsn: str | None, as_json: bool) -> None:
             say(f"{name}: {caveat}")
 
 
-prices = listing_group("prices", "List prices (without a command), or import, export and drop lists.", _print_prices)
+prices = listing_group("price", "List prices (without a command), or import, export and drop lists.", _print_prices)
 
 
 @prices.command("import")
@@ -50,7 +50,7 @@ prices = listing_group("prices", "List prices (without a command), or import, ex
 def import_prices(
     price_list: str, path: Path, caveat: str | None, is_local: bool, dsn: str | None, as_json: bool
 ) -> None:
-    """Make the price list NAME from FILE: a CSV with the columns that easeml prices export writes."""
+    """Make the price list NAME from FILE: a CSV with the columns that easeml price export writes."""
     types = read_types(path)
     with database(dsn) as connection:
         call(connection, "create_price_list", price_list, jsonb(types), caveat=caveat, is_local=is_local)
@@ -64,7 +64,7 @@ def export_prices(price_list: str, dsn: str | None, as_json: bool) -> None:
     """Print the price list NAME as CSV."""
     found = read_rows(dsn, "prices", price_list=price_list)
     if not found:
-        raise NotFound(f"there is no price list {price_list!r}", hint="easeml prices lists them.")
+        raise NotFound(f"there is no price list {price_list!r}", hint="easeml price lists them.")
     if as_json:
         print_json(found)
         return

@@ -1,4 +1,4 @@
-"""easeml datasets: list, create, refresh and drop datasets."""
+"""easeml dataset: list, create, refresh and drop datasets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from easeml_db.cli.terminal.arguments import integer_list, name_list
 from easeml_db.cli.terminal.connection import database
-from easeml_db.cli.terminal.listing import group_options, listing_group, read_rows
+from easeml_db.cli.terminal.listing import group_options, listing, listing_group, read_rows
 from easeml_db.cli.terminal.output import print_json, print_rows, say
 from easeml_db.cli.terminal.statements import Connection, call, rows
 
@@ -17,18 +17,22 @@ COLUMNS = {
     "n_partitions": "partitions", "n_train_rows": "train", "n_validation_rows": "validation", "n_test_rows": "test",
     "n_runs": "runs",
 }  # fmt: skip
+REFRESH_COLUMNS = {
+    "dataset_name": "dataset", "every": "every", "when_drift": "when drift", "next_at": "next", "last_outcome": "last",
+    "last_reason": "why", "problem": "problem",
+}  # fmt: skip
 
 
 WAIT = "CALL easeml.wait_dataset(%s)"  # rows on nodes are packed a little later
 
 
 def _print_datasets(dsn: str | None, as_json: bool) -> None:
-    empty = "no datasets yet; make one: easeml datasets create NAME --source TABLE --target column"
+    empty = "no datasets yet; make one: easeml dataset create NAME --source TABLE --target column"
     print_rows(read_rows(dsn, "datasets"), as_json=as_json, empty=empty, columns=COLUMNS)
 
 
 datasets = listing_group(
-    "datasets", "List datasets (without a command), or create, refresh, replicate and drop them.", _print_datasets
+    "dataset", "List datasets (without a command), or create, refresh, replicate and drop them.", _print_datasets
 )
 
 
@@ -70,13 +74,54 @@ def create(name: str, dsn: str | None, as_json: bool, inputs: list[str] | None, 
 
 @datasets.command()
 @click.argument("name")
+@click.option("--every", help="Let the service check the source that often: '1 day', '1 hour'.")
+@click.option("--when-drift", type=float, help="Train only if a column has drifted by this much, for example 0.25.")
+@click.option("--off", is_flag=True, help="Let the service check it no longer.")
+@click.option("--now", is_flag=True, help="Make the service check the source now.")
+@click.option("--advance", is_flag=True, help="Take the next step here and now, if the service cannot log in as you.")
 @group_options
-def refresh(name: str, dsn: str | None, as_json: bool) -> None:
-    """Pack the source as it is now into a new version of dataset NAME; earlier runs keep theirs."""
+def refresh(name: str, dsn: str | None, as_json: bool, **wanted: object) -> None:
+    """Pack the source as it is now into a new version of dataset NAME; earlier runs keep theirs.
+
+    With --every or --when-drift, the service does so by itself from now on: it trains NAME again on new rows, and lets
+    the new trial answer if it is better on them.
+    """
+    if sum(bool(wanted[option]) for option in ("off", "now", "advance")) > 1:
+        raise click.UsageError("--off, --now and --advance exclude each other")
     with database(dsn, has_own_names=True) as connection:
+        if any(value not in (None, False) for value in wanted.values()):
+            _print_refresh(name, _change_refresh(connection, name, wanted), as_json)
+            return
         dataset_id = call(connection, "refresh_dataset", name)
         connection.execute(WAIT, [dataset_id])
         _print_dataset(connection, dataset_id, as_json)
+
+
+def _change_refresh(connection: Connection, name: str, wanted: dict[str, object]) -> str:
+    """Carry out what is asked of the service, and return in words what was done."""
+    if wanted["advance"]:
+        return str(call(connection, "advance_refresh", name))
+    if wanted["now"]:
+        call(connection, "run_refresh", name)
+        return "the service looks now"
+    if wanted["off"]:
+        call(connection, "set_refresh", name)
+        return "refreshed no more"
+    call(connection, "set_refresh", name, every=wanted["every"], when_drift=wanted["when_drift"])
+    return "refreshed"
+
+
+def _print_refresh(name: str, done: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"dataset": name, "result": done})
+    else:
+        say(f"dataset {name}: {done}")
+
+
+datasets.add_command(listing(
+    "refreshes", "List the datasets that are trained again on new rows, with the last outcome.",
+    empty="no dataset is refreshed; have one: easeml dataset refresh NAME --every '1 day'", columns=REFRESH_COLUMNS,
+))  # fmt: skip
 
 
 @datasets.command()

@@ -1,4 +1,4 @@
-"""easeml allocations and profiles: which devices the trials of a run had, and the measurements behind that choice."""
+"""easeml run allocations and profiles: which devices the trials of a run had, and what was measured for that."""
 
 from __future__ import annotations
 

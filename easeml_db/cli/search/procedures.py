@@ -1,4 +1,4 @@
-"""easeml procedures and preview: how configs can be tried, and what that would train."""
+"""easeml procedure and schedulers: how configs can be tried, what that would train, and in which order."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from easeml_db.cli.terminal.arguments import json_value, jsonb, name_list
-from easeml_db.cli.terminal.connection import database, dsn_option
-from easeml_db.cli.terminal.listing import read_rows
-from easeml_db.cli.terminal.output import json_option, print_json, print_rows, say
+from easeml_db.cli.terminal.arguments import jsonb
+from easeml_db.cli.terminal.connection import database
+from easeml_db.cli.terminal.listing import group_options, listing, listing_group, read_rows
+from easeml_db.cli.terminal.output import print_json, print_rows, say
+from easeml_db.cli.terminal.search_options import search_options
 from easeml_db.cli.terminal.statements import call_rows
 
 PROCEDURE_COLUMNS = {
@@ -21,28 +22,30 @@ RUNG_COLUMNS = {
 }  # fmt: skip
 
 
-@click.command()
-@dsn_option
-@json_option
-def procedures(dsn: str | None, as_json: bool) -> None:
-    """List the procedures that easeml select can ask for, with their options."""
+SCHEDULER_COLUMNS = {
+    "scheduler": "scheduler", "needs_free_order": "needs free order", "needs_single_holders": "needs single holders",
+    "summary": "what it does",
+}  # fmt: skip
+
+
+def _print_procedures(dsn: str | None, as_json: bool) -> None:
     found = read_rows(dsn, "procedures")
     if not as_json:
         found = [row | {"options": ", ".join(row["options"])} for row in found]
     print_rows(found, as_json=as_json, empty="no procedures", columns=PROCEDURE_COLUMNS)
 
 
-@click.command()
+procedure_group = listing_group(
+    "procedure", "List the procedures that easeml select can ask for (without a command), or preview one.",
+    _print_procedures,
+)  # fmt: skip
+
+
+@procedure_group.command()
 @click.argument("procedure")
-@click.option("--max-epochs", type=int, help="Passes of a trial over the training rows, at most (default: 100).")
-@click.option("--n-configs", type=int, help="Number of trials (default: as many as the procedure plans).")
-@click.option("--procedure-options", callback=json_value, help='JSON object, or @FILE: {"eta": 3}.')
 @click.option("--dataset", help="Take the architectures that suit this dataset.")
-@click.option("--architectures", callback=name_list, help="Names with commas.")
-@click.option("--search-space", callback=json_value, help="JSON object, or @FILE.")
-@click.option("--seed", type=int, help="Seed of the run (default: 0).")
-@dsn_option
-@json_option
+@search_options("architectures", "search_space", "procedure_options", "n_configs", "max_epochs", "seed")
+@group_options
 def preview(
     procedure: str, procedure_options: Any, search_space: Any, dsn: str | None, as_json: bool, **named: object
 ) -> None:
@@ -60,4 +63,9 @@ def preview(
     say(f"{n_trials} trial(s), {sum(row['total_epochs'] for row in found)} epoch(s) in all")
 
 
-COMMANDS = (procedures, preview)
+schedulers = listing(
+    "schedulers", "List the schedulers that easeml select can ask for.",
+    columns=SCHEDULER_COLUMNS, empty="no schedulers",
+)  # fmt: skip
+
+COMMANDS = (procedure_group, schedulers)

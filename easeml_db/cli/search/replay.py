@@ -1,4 +1,4 @@
-"""easeml replay: check that a trial, trained again along its stored visit order, gives the same bytes."""
+"""easeml run replay: check that a trial, trained again along its stored visit order, gives the same bytes."""
 
 from __future__ import annotations
 

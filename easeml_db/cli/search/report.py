@@ -1,4 +1,4 @@
-"""easeml report: a run as an HTML page and a PNG."""
+"""easeml run report: a run as an HTML page and a PNG."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def write_report(rows: RunRows, paths: dict[str, Path], n_top: int) -> ChartData
         from easeml_db.report.picture import picture
     except ModuleNotFoundError as error:
         raise EasemlError(
-            f"easeml report needs the package {error.name}, which is not installed",
+            f"easeml run report needs the package {error.name}, which is not installed",
             hint="pip install 'easeml-db[report]'",
         ) from error
     data = chart_data(rows, n_top=n_top)

@@ -1,4 +1,4 @@
-"""easeml watch: a run, live in a terminal, otherwise one line per change."""
+"""easeml run watch: a run, live in a terminal, otherwise one line per change."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def watch_run(dsn: str | None, run_id: int, *, show_lines: bool = False, is_tran
             return _follow(reader, is_on_error=show_lines)
         return _show(reader, is_transient)
     except KeyboardInterrupt:
-        say(f"run {run_id} goes on. Watch it again: easeml watch {run_id}; stop it: easeml cancel {run_id}")
+        say(f"run {run_id} goes on. Watch it again: easeml run watch {run_id}; stop it: easeml run cancel {run_id}")
         sys.exit(INTERRUPTED)
     finally:
         reader.close()
@@ -100,7 +100,7 @@ class RunReader:
 
     def _read(self) -> RunSnapshot:
         if self._connection is None:
-            self._connection = open_connection(self._dsn, "easeml watch")
+            self._connection = open_connection(self._dsn, "easeml run watch")
         now_seconds = time.monotonic()
         run = read_run(self._connection, self._run_id)
         return RunSnapshot(

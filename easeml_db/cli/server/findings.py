@@ -151,7 +151,7 @@ def segment_findings(segments: Sequence[Row]) -> Iterator[Finding]:
         yield Finding("segments", "ok", f"nothing is known against {', '.join(able[:8])}")
     for node in nodes:
         if node["refusal"] is not None:
-            todo = f"easeml segments check {node['segment_name']}"
+            todo = f"easeml segment check {node['segment_name']}"
             yield Finding("segments", "fault", f"{node['segment_name']} trains nothing: {node['refusal']}", todo)
 
 

@@ -1,4 +1,4 @@
-"""easeml segments: places that hold partitions, on this server or on others."""
+"""easeml segment: places that hold partitions, on this server or on others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _any(found: list[dict[str, object]], key: str) -> bool:
     return any(row[key] for row in found)
 
 
-segments = listing_group("segments", "List segments (without a command), or add, check, drain and remove them.", _print)
+segments = listing_group("segment", "List segments (without a command), or add, check, drain and remove them.", _print)
 
 
 @segments.command("add")
@@ -98,7 +98,7 @@ def install_segment(service: str, role: str | None, engine: str, through_coordin
             connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
     say(
         "easeml_segment is installed there; now, with the service by which the coordinator works there"
-        f"{f' as role {role}' if role else ''}: easeml segments add NAME --service ...{kind.options}"
+        f"{f' as role {role}' if role else ''}: easeml segment add NAME --service ...{kind.options}"
     )
 
 

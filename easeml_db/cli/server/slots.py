@@ -1,4 +1,4 @@
-"""easeml slots: where units run. They may change while runs go on."""
+"""easeml slot: where units run. They may change while runs go on."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SLOT_COLUMNS = {
 def _print_slots(dsn: str | None, as_json: bool) -> None:
     found = read_rows(dsn, "slots")
     shown = SLOT_COLUMNS if any(row["lost_reason"] for row in found) else dict(list(SLOT_COLUMNS.items())[:-1])
-    print_rows(found, as_json=as_json, empty="no slots; add some: easeml slots add 2", columns=shown)
+    print_rows(found, as_json=as_json, empty="no slots; add some: easeml slot add 2", columns=shown)
 
 
-slots = listing_group("slots", "List slots (without a command), or add, drain, resume and remove them.", _print_slots)
+slots = listing_group("slot", "List slots (without a command), or add, drain, resume and remove them.", _print_slots)
 
 
 @slots.command("add")

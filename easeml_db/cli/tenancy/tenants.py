@@ -1,4 +1,4 @@
-"""easeml tenants: which roles may train, with which weight and limits."""
+"""easeml tenant: which roles may train, with which weight and limits."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _print_tenants(dsn: str | None, as_json: bool) -> None:
     found = read_rows(dsn, "tenants")
-    print_rows(found, as_json=as_json, empty="no tenants; make one: easeml tenants create ROLE", columns=COLUMNS)
+    print_rows(found, as_json=as_json, empty="no tenants; make one: easeml tenant create ROLE", columns=COLUMNS)
 
 
-tenants = listing_group("tenants", "List tenants (without a command), or create, alter and drop them.", _print_tenants)
+tenants = listing_group("tenant", "List tenants (without a command), or create, alter and drop them.", _print_tenants)
 
 
 @tenants.command("create")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import click
 
@@ -34,28 +32,24 @@ def listing(name: str, text: str, *, columns: Mapping[str, str], empty: str, que
 
 
 def listing_group(name: str, text: str, show: Show) -> click.Group:
-    """Make a group that shows something by itself; its commands share its options with `group_options`."""
+    """Make a group that shows something by itself; its commands have `group_options`."""
 
     @click.group(name, help=text, invoke_without_command=True)
-    @dsn_option
-    @json_option
+    @group_options
     @click.pass_context
     def group(context: click.Context, dsn: str | None, as_json: bool) -> None:
-        context.obj = {**(context.obj or {}), "dsn": dsn, "as_json": as_json}
+        pass_on(context, dsn=dsn, as_json=as_json)
         if context.invoked_subcommand is None:
             show(dsn, as_json)
 
     return group
 
 
+def pass_on(context: click.Context, **given: object) -> None:
+    """Let the options that stand before the name of a group's command be the command's defaults."""
+    context.default_map = {context.invoked_subcommand or "": given}
+
+
 def group_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a group's command --dsn and --json, which may stand before the command's name too."""
-
-    @dsn_option
-    @json_option
-    @click.pass_context
-    @functools.wraps(command)
-    def with_options(context: click.Context, /, dsn: str | None, as_json: bool, **named: Any) -> None:
-        command(dsn=dsn or context.obj["dsn"], as_json=as_json or context.obj["as_json"], **named)
-
-    return with_options
+    """Give a command --dsn and --json."""
+    return dsn_option(json_option(command))

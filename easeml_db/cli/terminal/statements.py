@@ -64,5 +64,5 @@ def read_run(connection: Connection, run_id: int) -> Row:
     """Return a run as it is now. Raises NotFound."""
     found = rows(connection, "run", run_id=run_id)
     if not found:
-        raise NotFound(f"there is no run {run_id} that you can see", hint="easeml runs lists them.")
+        raise NotFound(f"there is no run {run_id} that you can see", hint="easeml run lists them.")
     return found[0]

@@ -20,17 +20,18 @@ LONGEST = 200  # characters of a sentence that is not cut
 class CommandsAtHome(MutableMapping[str, click.Command]):
     """Commands by name, each imported with the COMMANDS of its module at its first use.
 
-    homes: the module of each name. Commands of other distributions are looked for behind all of these.
+    homes: the module of each name. takes_further: whether commands of other distributions are looked for behind them.
     """
 
-    def __init__(self, homes: Mapping[str, str]) -> None:
+    def __init__(self, homes: Mapping[str, str], *, takes_further: bool) -> None:
         self._homes = dict(homes)
         self._known: dict[str, click.Command] = {}
-        self._has_further = False
+        self._has_further = not takes_further
 
     def __getitem__(self, name: str) -> click.Command:
         if name in self._homes and name not in self._known:
-            self._known |= {command.name or "": command for command in _imported(self._homes[name]).COMMANDS}
+            home = self._homes[name]
+            self._known |= {one.name: one for one in _imported(home).COMMANDS if self._homes.get(one.name) == home}
         elif name not in self._homes:
             self._look_further()
         return self._known[name]
@@ -71,16 +72,23 @@ def _imported(home: str) -> ModuleType:
         gc.enable()
 
 
+def homes_of(modules: Mapping[str, str]) -> dict[str, str]:
+    """Return the module of each command, of the names that each module below `easeml_db.cli` has."""
+    return {name: f"easeml_db.cli.{module}" for module, names in modules.items() for name in names.split()}
+
+
 class Subjects(click.Group):
     """A group whose help lists commands under headings, each in the order in which its commands are given."""
 
     subjects: ClassVar[dict[str, dict[str, str]]] = {}
     """Names of commands with their modules, by heading."""
+    takes_further: ClassVar[bool] = False
+    """Whether commands that other distributions install belong here."""
 
     def __init__(self, *arguments: object, **settings: object) -> None:
         super().__init__(*arguments, **settings)  # type: ignore[arg-type]
         homes = {name: home for subject in self.subjects.values() for name, home in subject.items()}
-        self._at_home = CommandsAtHome(homes)
+        self._at_home = CommandsAtHome(homes, takes_further=self.takes_further)
         self.commands = self._at_home
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from easeml_db.decisions.tenancy.contract import Choice
-from easeml_db.decisions.tenancy.random import Draws
+from easeml_db.decisions.tenancy.draws import Draws
 from easeml_db.decisions.tenancy.standings import Mask, Standings
 from easeml_db.errors import InvalidArgument
 

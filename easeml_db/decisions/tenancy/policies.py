@@ -9,10 +9,8 @@ from typing import Any
 
 from easeml_db.decisions.tenancy.contract import Policy
 from easeml_db.decisions.tenancy.ei_rate import EiRate
-from easeml_db.decisions.tenancy.fcfs import Fcfs
 from easeml_db.decisions.tenancy.greedy import Greedy
 from easeml_db.decisions.tenancy.hybrid import Hybrid
-from easeml_db.decisions.tenancy.random import Random
 from easeml_db.decisions.tenancy.round_robin import RoundRobin
 from easeml_db.errors import InvalidArgument
 
@@ -36,8 +34,6 @@ POLICIES: Mapping[str, Description] = MappingProxyType(
         "ei_rate": Description(
             "the arm of all runs with the largest expected improvement per second", lambda seed: EiRate(), "ei_rate"
         ),
-        "random": Description("any run, by weight", Random),
-        "fcfs": Description("the run that came first, until it has tried everything", lambda seed: Fcfs()),
     }
 )
 

@@ -44,7 +44,7 @@ class Engine:
     differs. `content`: which member of a cluster a segment is.
     """
 
-    options = ""  # of `easeml segments add`, besides the service
+    options = ""  # of `easeml segment add`, besides the service
     settings: Mapping[str, str] = MappingProxyType({})  # of its sessions for packings and jobs, besides those of all
     session: type[NodeUnitSession] = NodeUnitSession  # of a slot
     work: type[NodeWork] = NodeWork  # the session of a packing or a job

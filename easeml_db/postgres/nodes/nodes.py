@@ -68,7 +68,7 @@ def check_facts(service: str, facts: Mapping[str, Any], engine: Engine) -> None:
         if version != __version__:
             raise VersionMismatch(
                 f"service {service}: its {name} is {version}, this package is {__version__}",
-                hint="Install the same there: the package, easeml install --files-only, easeml segments install.",
+                hint="Install the same there: the package, easeml install --files-only, easeml segment install.",
             )
     for name, package in facts["packages"].items():
         if package["version"] is None:
@@ -88,7 +88,7 @@ def node_error(service: str, error: psycopg.Error) -> EasemlError:
     if error.sqlstate in MISSING:
         return NotReady(
             f"service {service}: its database has no extension easeml_segment",
-            hint=f"easeml segments install {service} (of a cluster: with its --engine)",
+            hint=f"easeml segment install {service} (of a cluster: with its --engine)",
         )
     if error.sqlstate == "42501":
         hint = "On that server: GRANT easeml_segment TO the role that the service names."
@@ -146,7 +146,7 @@ async def _asked(node: Node, ask: Callable[[NodeStore], Awaitable[T]]) -> T:
 def visited(service: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
     """Open a connection to a node for a moment; its errors come out as the project's."""
     try:
-        with connect_now(node_dsn(service), "easeml segments") as connection:
+        with connect_now(node_dsn(service), "easeml segment") as connection:
             yield connection
     except psycopg.Error as error:
         raise node_error(service, error) from error

@@ -17,6 +17,7 @@ from easeml_db.decisions.tenancy.arm_rules import ARM_RULES, ArmRule, in_order
 from easeml_db.decisions.tenancy.contract import Policy
 from easeml_db.decisions.tenancy.policies import make_policy
 from easeml_db.errors import InvalidArgument
+from easeml_experiments.tenants.baseline_policies import BASELINES
 
 MOST_CITED = ("AlexNet", "VGG-16", "GoogLeNet", "ResNet-50", "NIN", "BN-AlexNet", "SqueezeNet", "ResNet-18")
 MOST_RECENT = ("SqueezeNet", "ResNet-50", "ResNet-18", "BN-AlexNet", "VGG-16", "GoogLeNet", "NIN", "AlexNet")
@@ -40,7 +41,8 @@ class Strategy:
 
     def make_policy(self, seed: int) -> Policy:
         """Return a new policy, for one repeat."""
-        return make_policy(self.policy, seed=seed)
+        baseline = BASELINES.get(self.policy)
+        return make_policy(self.policy, seed=seed) if baseline is None else baseline(seed)
 
     def make_arm_rule(self, models: Sequence[str]) -> ArmRule:
         """Return the rule by which a tenant's arm is chosen among these models."""

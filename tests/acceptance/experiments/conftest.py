@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from easeml_db.cli import commands
-from easeml_experiments import experiment_server
-from easeml_experiments.peers import launch
 from easeml_experiments.registry import EXPERIMENTS
-from tests.conftest import copy_folder
 from tests.disks import roomy_place
-from tests.warm_coordinator import Forked, forked_method
-from tests.warm_server import WarmServer
 
 
 @dataclass(frozen=True)
@@ -55,31 +48,11 @@ class Outcome:
 
 
 OutcomeOf = Callable[[str], Outcome]
-Process = Forked | subprocess.Popen[bytes]
-
-
-def started(command: list[str], *, stdout: Any, env: Mapping[str, str], **more: Any) -> Process:
-    """Start a method's process: fork it where it would only import torch again; those on Ray start as users' do."""
-    assert command[1:3] == ["-m", "easeml_experiments.peers"]
-    if "ray" in command[3]:
-        return subprocess.Popen(command, stdout=stdout, env=env, **more)
-    return forked_method(command[3:], env, stdout.fileno())
 
 
 @pytest.fixture
-def outcome_of(tmp_path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> OutcomeOf:
-    """`outcome_of(name)` runs an experiment's quick form, which must print one JSON document and nothing else.
-
-    Its server is a warm one, and its methods fork from one process: each session and method would import all libraries.
-    Experiments on a server that they make themselves are in test_interrupted.py.
-    """
-
-    def prepared(folder: Path) -> WarmServer:
-        copy_folder(snapshot, folder)
-        return WarmServer(folder)
-
-    monkeypatch.setattr(experiment_server, "Embedded", prepared)
-    monkeypatch.setattr(launch, "subprocess", SimpleNamespace(Popen=started, DEVNULL=subprocess.DEVNULL))
+def outcome_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutcomeOf:
+    """`outcome_of(name)` runs an experiment's quick form, which must print one JSON document and nothing else."""
     # Not in a folder of the test's own: Ray has sockets below it, whose paths may have 107 characters.
     monkeypatch.setenv("TMPDIR", str(roomy_place()))
 

@@ -15,7 +15,7 @@ import pytest
 from easeml_db.local.server import Embedded
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
     Coordinator = Callable[[Session], AbstractContextManager[Any]]
 

@@ -17,7 +17,7 @@ from easeml_db.postgres.stores.store_session import StoreSession
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
     Slot = psycopg.Connection[dict[str, Any]]
 

@@ -12,7 +12,7 @@ from easeml_db.postgres.sessions import slot_session
 from easeml_db.postgres.stores import store_session
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 RUN = """
 SELECT easeml.create_dataset('points', 'points', '{a}', 'y');

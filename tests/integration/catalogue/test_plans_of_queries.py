@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 from stored_rows.catalogue_rows import QUICK, fill
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 # Rows that a plan may read where a person asks for a run or a page: of the tables that grow, all have thousands.
 FEW = 1000

@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 from stored_rows.catalogue_rows import TINY, fill
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 # What belongs to a server's life or to the restore itself. Roles have other numbers on another server.
 NOT_COMPARED = {"coordinators", "coordinator_lease", "dumps", "restored_tables", "tenant_roles"}

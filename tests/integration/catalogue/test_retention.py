@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 from stored_rows.catalogue_rows import TINY, fill
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 BY_RUN = ("decisions", "beliefs", "forecasts", "allocations", "events", "units", "evaluations", "states")
 FOREVER = ("states", "runs", "versions", "dropped_tenants")  # by default

@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 from stored_rows.catalogue_rows import TINY, fill
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 BROKEN = [
     *(("trials", column, value) for column, value in [

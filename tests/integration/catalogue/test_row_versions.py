@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 RECORDS = {
     "train": "SELECT easeml.record_training(%s, now(), 2.0, 10, 0.5, 0, repeat('a', 64), '\\x00')",

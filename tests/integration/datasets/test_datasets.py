@@ -22,7 +22,7 @@ from easeml_plpy.columns.encoding import encode, fields_from_bytes
 from easeml_plpy.prediction.client_row import fields_from_numbers, fields_from_values
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 SPLITS = ("train", "validation", "test")
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 SETUP = """
 CREATE TABLE sales AS SELECT i AS id, timestamptz '2026-01-01 00:00Z' + i * interval '1 minute' AS sold_at,

@@ -14,7 +14,7 @@ from easeml_plpy.columns.task import Task
 from easeml_plpy.metrics.metrics import values
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 N_FOLDS = 3

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 BLOCKS = """
 SELECT split, partition_number, block_number, n_rows, inputs, targets, row_keys, row_hashes

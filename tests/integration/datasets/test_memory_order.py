@@ -10,24 +10,24 @@ import pytest
 from tests.integration.datasets.test_image_rows import packed
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 # What a test changes in a session, which other tests get after it.
 WATCH = """
 DO LANGUAGE plpython3u $$
-from easeml_plpy import held_order, splitting
-GD["before"] = splitting.deal, held_order.MOST_ROWS
+from easeml_plpy.packing import memory_order, splitting
+GD["before"] = splitting.deal, memory_order.MOST_ROWS
 def deal(*arguments):
     plpy.notice("the server sorts")
     return GD["before"][0](*arguments)
 splitting.deal = deal
 $$
 """
-SORT = "DO LANGUAGE plpython3u $$ from easeml_plpy import held_order; held_order.MOST_ROWS = -1 $$"
+SORT = "DO LANGUAGE plpython3u $$ from easeml_plpy.packing import memory_order; memory_order.MOST_ROWS = -1 $$"
 RESTORE = """
 DO LANGUAGE plpython3u $$
-from easeml_plpy import held_order, splitting
-splitting.deal, held_order.MOST_ROWS = GD.pop("before")
+from easeml_plpy.packing import memory_order, splitting
+splitting.deal, memory_order.MOST_ROWS = GD.pop("before")
 $$
 """
 

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from easeml_db.postgres.queries import queries
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 SETUP = """

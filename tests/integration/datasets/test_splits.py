@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 SPLITS = ("train", "validation", "test")
 

@@ -11,7 +11,7 @@ from easeml_experiments.tables import loading, splitting
 from easeml_experiments.tables.table import Table
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_ROWS = 400
 

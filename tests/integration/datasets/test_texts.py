@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.conftest import Session
+from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 NOTES = """

@@ -22,7 +22,7 @@ from tests.nodes import NODE_ROLE, service_file
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
     Coordinator = Callable[..., AbstractContextManager[Any]]
 
@@ -68,12 +68,11 @@ SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%pack_on_node%' AND 
 def cluster(
     request: pytest.FixtureRequest,
     private_server: Embedded,
-    snapshot: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Cluster]:
     """Two workers."""
     folder = tmp_path_factory.mktemp("services")
-    with cluster_of(request.param, private_server, snapshot, folder) as cluster:
+    with cluster_of(request.param, private_server, folder) as cluster:
         yield cluster
 
 

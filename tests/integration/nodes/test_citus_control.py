@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +17,7 @@ from tests.integration.nodes.test_citus import BLOCKS, CREATE, HERE, ROWS, SELEC
 from tests.nodes import NODE_ROLE
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
     Coordinator = Callable[..., AbstractContextManager[Any]]
     Place = tuple[Session, Cluster]
@@ -37,11 +36,11 @@ A_ROW = '{"petal": 1.25, "soil": "clay"}'
 
 @pytest.fixture(scope="module", params=FORMS, ids="-".join)
 def place(
-    request: pytest.FixtureRequest, snapshot: Path, tmp_path_factory: pytest.TempPathFactory, coordinator: Coordinator
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, coordinator: Coordinator
 ) -> Iterator[Place]:
     """The control server, with the same rows in a table of its own and in a distributed one; a coordinator runs."""
     folder = tmp_path_factory.mktemp("services")
-    with control_on_coordinator(request.param, snapshot, folder) as (control, cluster):
+    with control_on_coordinator(request.param, folder) as (control, cluster):
         control.execute("SELECT easeml.set_slots(1)")
         control.execute(f"CREATE TABLE own_tulips AS {ROWS}")
         cluster.distribute("tulips", ROWS)

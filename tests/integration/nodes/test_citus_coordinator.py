@@ -24,7 +24,7 @@ from tests.nodes import service_file
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 GROUP = "SELECT groupid FROM pg_catalog.pg_dist_local_group"
 MAKE = """

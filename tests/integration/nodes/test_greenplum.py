@@ -24,7 +24,7 @@ from tests.nodes import NODE_ROLE, service_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
     Coordinator = Callable[..., AbstractContextManager[Any]]
 
@@ -176,7 +176,7 @@ def test_only_tables_whose_segments_have_rows_of_their_own_are_distributed(clust
 
 def test_nothing_is_installed_on_a_server_of_another_line(module_database: Session, tmp_path: Path) -> None:
     with service_file(tmp_path, {"pg_plain": module_database.dsn}):
-        done = CliRunner().invoke(commands, ["segments", "install", "pg_plain", "--engine", "greenplum"])
+        done = CliRunner().invoke(commands, ["segment", "install", "pg_plain", "--engine", "greenplum"])
     assert "expected Greenplum 6 or newer, or Cloudberry" in f"{done.output} {done.exception}"
     assert module_database.values("SELECT 1 FROM pg_tables WHERE schemaname = 'easeml_segment'") == []
 

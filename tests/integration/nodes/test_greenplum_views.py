@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict
 
 from easeml_db.cli import commands
-from tests.conftest import Session, temporary_database
+from tests.fixtures.databases import temporary_database
+from tests.fixtures.sessions import Session
 from tests.greenplum import DSN, real
 from tests.nodes import service_file
 
@@ -62,9 +63,9 @@ def cluster(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def asked(module_database: Session) -> Callable[..., str]:
-    """`asked(option, ...)` gives easeml segments views; returns what it said, as one line."""
+    """`asked(option, ...)` gives easeml segment views; returns what it said, as one line."""
     place = conninfo_to_dict(module_database.dsn)
-    start = ["segments", "views", "pg_inside", "--dsn", module_database.dsn]
+    start = ["segment", "views", "pg_inside", "--dsn", module_database.dsn]
 
     def ask(*options: str) -> str:
         given = options or ("--host", str(place["host"]))

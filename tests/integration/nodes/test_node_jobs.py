@@ -28,7 +28,7 @@ from tests.nodes import NODE_ROLE, two_nodes
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
     from easeml_db.postgres.on_nodes.worker import Asked
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
     Coordinator = Callable[..., AbstractContextManager[Any]]
 

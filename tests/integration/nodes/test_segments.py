@@ -18,7 +18,8 @@ from easeml_db.local.server import Embedded
 from easeml_db.postgres.nodes.engines import engine_of
 from easeml_db.postgres.nodes.nodes import Node, check_facts, look_at, node_error
 from tests.citus import GROUPS, make_lookalike
-from tests.conftest import Session, temporary_database
+from tests.fixtures.databases import temporary_database
+from tests.fixtures.sessions import Session
 from tests.nodes import section, two_nodes
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def easeml(database: Session, *arguments: str) -> Result:
 
 
 def test_a_server_is_added_with_what_it_says_of_itself(control: Session, services: dict[str, Session]) -> None:
-    done = easeml(control, "segments", "add", "east", "--service", "pg_east")
+    done = easeml(control, "segment", "add", "east", "--service", "pg_east")
     assert done.exit_code == 0, done.output
     facts = control.value("SELECT easeml.segment_facts('east')")
     assert facts["identity"] == services["pg_east"].value("SELECT identity FROM easeml_segment.node")
@@ -56,19 +57,19 @@ def test_a_server_is_added_with_what_it_says_of_itself(control: Session, service
     assert control.rows("SELECT service, engine, refusal FROM easeml.segment_status WHERE segment_name = 'east'") == [
         {"service": "pg_east", "engine": "postgres", "refusal": None}
     ]
-    same = easeml(control, "segments", "add", "again", "--service", "pg_again")
+    same = easeml(control, "segment", "add", "again", "--service", "pg_again")
     assert isinstance(same.exception, NotAllowed)
     assert "the same server as segment 'east'" in str(same.exception)
     assert control.values("SELECT segment_name FROM easeml.segments ORDER BY 1") == ["east", "local"]
 
 
 def test_a_server_serves_one_control_server(control: Session, database: Session, services: dict[str, Session]) -> None:
-    assert easeml(control, "segments", "add", "west", "--service", "pg_west").exit_code == 0
-    other = easeml(database, "segments", "add", "west", "--service", "pg_west")
+    assert easeml(control, "segment", "add", "west", "--service", "pg_west").exit_code == 0
+    other = easeml(database, "segment", "add", "west", "--service", "pg_west")
     assert isinstance(other.exception, NotAllowed)
     assert "service pg_west: this node serves another segment already" in str(other.exception)
     services["pg_west"].execute("SELECT easeml_segment.release()")
-    assert easeml(database, "segments", "add", "west", "--service", "pg_west").exit_code == 0
+    assert easeml(database, "segment", "add", "west", "--service", "pg_west").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_a_server_serves_one_control_server(control: Session, database: Session,
 def test_a_server_that_does_not_fit_is_refused_before_anything_is_written(
     control: Session, services: dict[str, Session], service: str, error: type[Exception], words: str
 ) -> None:
-    refused = easeml(control, "segments", "add", "north", "--service", service)
+    refused = easeml(control, "segment", "add", "north", "--service", service)
     assert isinstance(refused.exception, error)
     assert f"service {service}: " in str(refused.exception)
     assert words in str(refused.exception)
@@ -123,14 +124,14 @@ def test_installing_needs_a_superuser_and_a_role_before_anything_is_written(priv
         path = Path(os.environ["PGSERVICEFILE"])
         mean = psycopg.conninfo.make_conninfo(dsn, user="no_superuser")
         path.write_text(path.read_text() + section("pg_fresh", dsn) + section("pg_mean", mean))
-        refused = CliRunner().invoke(commands, ["segments", "install", "pg_mean"])
+        refused = CliRunner().invoke(commands, ["segment", "install", "pg_mean"])
         assert isinstance(refused.exception, NotAllowed)
         assert str(refused.exception) == "service pg_mean: its role no_superuser is no superuser there"
-        refused = CliRunner().invoke(commands, ["segments", "install", "pg_fresh", "--grant", "nobody_there"])
+        refused = CliRunner().invoke(commands, ["segment", "install", "pg_fresh", "--grant", "nobody_there"])
         assert isinstance(refused.exception, NotFound)
         assert str(refused.exception) == "service pg_fresh: there is no role nobody_there on that server"
         assert fresh.rows("SELECT FROM pg_extension WHERE extname = 'easeml_segment'") == []
-        done = CliRunner().invoke(commands, ["segments", "install", "pg_fresh", "--grant", "no_superuser"])
+        done = CliRunner().invoke(commands, ["segment", "install", "pg_fresh", "--grant", "no_superuser"])
         assert done.exit_code == 0, done.output
         assert "works there as role no_superuser" in done.output
 
@@ -143,7 +144,7 @@ def test_installing_says_of_an_extension_of_another_version_what_to_do(private_s
         old.execute("CREATE EXTENSION easeml_segment CASCADE")
         for version, words in (("0.0.1", "from which no way leads to"), ("99.0.0", "this package is")):
             old.execute("UPDATE pg_extension SET extversion = %s WHERE extname = 'easeml_segment'", [version])
-            refused = CliRunner().invoke(commands, ["segments", "install", "pg_old"])
+            refused = CliRunner().invoke(commands, ["segment", "install", "pg_old"])
             assert isinstance(refused.exception, VersionMismatch)
             assert f"service pg_old: the database has extension easeml_segment {version}" in str(refused.exception)
             assert words in str(refused.exception)
@@ -196,11 +197,11 @@ def test_a_worker_of_citus_is_one_of_a_cluster_and_of_a_version_that_is_known() 
 
 
 def test_a_worker_is_added_with_what_citus_says_of_it(control: Session, services: dict[str, Session]) -> None:
-    refused = easeml(control, "segments", "add", "w1", "--service", "pg_west", "--engine", "citus")
+    refused = easeml(control, "segment", "add", "w1", "--service", "pg_west", "--engine", "citus")
     assert isinstance(refused.exception, NotReady)
     services["pg_west"].execute("SELECT easeml_segment.release()")
     make_lookalike(services["pg_west"], GROUPS["west"])
-    done = easeml(control, "segments", "add", "w1", "--service", "pg_west", "--engine", "citus")
+    done = easeml(control, "segment", "add", "w1", "--service", "pg_west", "--engine", "citus")
     assert done.exit_code == 0, done.output
     facts = control.value("SELECT easeml.segment_facts('w1')")
     assert facts["citus"] == {"version": "12.1-1", "group": 2, "name": "127.0.0.1", "port": 9702}

@@ -18,7 +18,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests import toy_engine
-from tests.conftest import Session, temporary_database
+from tests.fixtures.databases import temporary_database
+from tests.fixtures.sessions import Session
 from tests.nodes import NODE_ROLE, service_file
 
 if TYPE_CHECKING:
@@ -67,13 +68,13 @@ def test_a_further_engine_trains(
         services = {"pg_bear": make_conninfo(dsn, user=NODE_ROLE), "pg_bear_admin": dsn}
         with service_file(tmp_path, services):
             bear.as_role(NODE_ROLE).close()
-            told = done("segments", "install", "pg_bear_admin", "--engine", "toy", "--grant", NODE_ROLE)
+            told = done("segment", "install", "pg_bear_admin", "--engine", "toy", "--grant", NODE_ROLE)
             assert "--engine toy --content 0" in told
             database.execute(f"DO LANGUAGE plpython3u $toy$\n{prelude('place')}\n$toy$".encode())
             with pytest.raises(psycopg.Error, match="content: expected an even number of a toy, got 1"):
                 database.execute(ADD, [1])
             database.execute(ADD, [0])
-            assert '"packages"' in done("segments", "check", "bear", "--dsn", database.dsn)
+            assert '"packages"' in done("segment", "check", "bear", "--dsn", database.dsn)
             database.execute("SELECT easeml.remove_slot(slot_id, force => true) FROM easeml.slots")
             database.execute("SELECT easeml.add_slots(1, 'bear')")
             database.execute(DOTS)

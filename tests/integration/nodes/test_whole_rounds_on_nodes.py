@@ -13,7 +13,7 @@ from tests.nodes import NODE_ROLE, two_nodes
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
     Coordinator = Callable[..., AbstractContextManager[Any]]
 

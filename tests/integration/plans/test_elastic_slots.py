@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from easeml_db.cli import commands
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 SEARCH = "procedure => 'successive_halving', n_configs => 2, max_epochs => 2, procedure_options => '{\"eta\": 2}'"
 # The fastest plan that money can buy: a slot for each trial, whatever the machine does beside.

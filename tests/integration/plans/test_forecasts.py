@@ -17,7 +17,7 @@ from easeml_db.postgres.stores.store_session import StoreSession
 from tests.integration.plans.test_plans import EVALUATIONS, METRICS, TABLE, UNITS
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 AT_ONCE = Cadence(first_seconds=0.0, least_seconds=0.0, most_seconds=0.0, timeout_seconds=200.0)
 EPOCH_SECONDS = 24  # by hand: two units of 10 and two of 2 seconds

@@ -16,7 +16,7 @@ from easeml_db.postgres.queries import queries
 from tests.integration.plans.test_plans import HALVING, SHELL_PLAN, anna, lena, shell
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 __all__ = ["anna", "lena"]
 SELECT = f"SELECT easeml.select_models('flowers', {HALVING}{{}})"

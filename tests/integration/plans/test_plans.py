@@ -19,7 +19,7 @@ from easeml_db.cli import commands
 from easeml_db.decisions.planner.declared import UNDECLARED
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 TABLE = """
 CREATE TABLE lena.mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 120) i
@@ -419,15 +419,15 @@ def test_the_shell_draws_the_frontier(lena: Session) -> None:
 
 
 def test_price_lists_travel_as_csv(anna: Session, tmp_path: Path, module_database: Session) -> None:
-    exported = shell(module_database, "prices", "export", "aws-p3")
+    exported = shell(module_database, "price", "export", "aws-p3")
     path = tmp_path / "prices.csv"
     path.write_text(exported.output, encoding="utf-8")
-    assert shell(module_database, "prices", "import", "copy", str(path), "--caveat", "a copy").exit_code == 0
-    assert shell(module_database, "prices", "export", "copy").output == exported.output
-    assert "copy: a copy" in shell(module_database, "prices").output
-    assert shell(module_database, "prices", "drop", "copy").exit_code == 0
+    assert shell(module_database, "price", "import", "copy", str(path), "--caveat", "a copy").exit_code == 0
+    assert shell(module_database, "price", "export", "copy").output == exported.output
+    assert "copy: a copy" in shell(module_database, "price").output
+    assert shell(module_database, "price", "drop", "copy").exit_code == 0
     path.write_text("instance_type,n_slots,price_per_hour\ng5,four,1\n", encoding="utf-8")
-    refused = shell(module_database, "prices", "import", "copy", str(path))
+    refused = shell(module_database, "price", "import", "copy", str(path))
     assert "line 2: n_slots: expected a number, got 'four'" in str(refused.exception)
 
 
@@ -444,7 +444,7 @@ def test_a_run_under_way_says_when_it_is_done_and_what_it_costs(lena: Session) -
     assert row["cost_so_far"] == 0
     assert row["cost_expected"] == pytest.approx((6 * 24 + 3 * 4) / 3600, rel=0.15)
     assert row["is_at_risk"] is False
-    (shown,) = json.loads(shell(lena, "forecast", str(run), "--json").output)
+    (shown,) = json.loads(shell(lena, "run", "forecast", str(run), "--json").output)
     assert shown["eta_at"]
     lena.execute("SELECT easeml.cancel(%s)", [run])
     assert lena.rows("SELECT * FROM easeml.forecast(%s)", run) == []

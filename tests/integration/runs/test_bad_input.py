@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 SETUP = """
 CREATE TABLE t AS SELECT i AS x, i * 0.5 AS z, ARRAY[i, -i]::real[] AS pair, chr(97 + i % 3) AS y, i % 5 AS n,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conftest import BATCHES_AT_ANY_SPEED
+from tests.fixtures.coordinators import BATCHES_AT_ANY_SPEED
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_PARTITIONS, N_EPOCHS, N_ROWS, N_TRIALS = 2, 2, 900, 8
 # All eight on one slot are twice as fast together: a few are not always, beside other load.

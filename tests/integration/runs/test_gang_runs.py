@@ -11,7 +11,7 @@ import pytest
 from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_PARTITIONS = 4
 

@@ -19,7 +19,7 @@ from easeml_db.words.trial import Trial
 from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_PARTITIONS, MAX_EPOCHS = 4, 2
 PATIENCE_SECONDS = 300.0

@@ -10,12 +10,13 @@ import pytest
 from easeml_plpy.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 IMAGES, SERIES = (
     [name for name, each in ARCHITECTURES.items() if each.made_for == (kind,) and each.outputs == "one"]
     for kind in ("image", "series")
 )
+N_SLOTS = 1
 SETUP = """
 CREATE TABLE pictures AS SELECT i AS id, i % 2 AS label,
     decode(string_agg(lpad(to_hex(100 * (i % 2) + abs(hashint4(i * 200 + k)) % 90), 2, '0'), '' ORDER BY k), 'hex')

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from easeml_db.cli import commands
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 PREPARE = """
 CREATE TABLE points AS SELECT i AS id, i % 3 + sin(i) / 2 AS x, cos(i * i) AS noise, chr(97 + i % 3) AS y
@@ -162,8 +162,8 @@ def test_the_shell_lists_previews_and_starts(points: Session) -> None:
         assert done.exit_code == 0, done.output
         return done.output
 
-    assert {row["procedure"] for row in json.loads(say("procedures", "--json"))} == {*STAGED, "random", "grid"}
-    assert "17 trial(s), 69 epoch(s) in all" in say("preview", "hyperband", "--max-epochs", "9")
+    assert {row["procedure"] for row in json.loads(say("procedure", "--json"))} == {*STAGED, "random", "grid"}
+    assert "17 trial(s), 69 epoch(s) in all" in say("procedure", "preview", "hyperband", "--max-epochs", "9")
     run_id = int(
         say("select", "points", "--architectures", "linear", "--procedure", "asha", "--max-epochs", "2",
             "--procedure-options", '{"eta": 2}').split()[-1]

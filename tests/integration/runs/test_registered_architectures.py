@@ -13,7 +13,7 @@ from tests.integration.tasks.test_tasks import IMAGES, advance, create, feed_pic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 OPTIONS = psycopg.types.json.Jsonb({"max_epochs": 1, "n_configs": 1})

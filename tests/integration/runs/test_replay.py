@@ -15,7 +15,7 @@ from easeml_db.cli import commands
 from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_PARTITIONS, N_EPOCHS = 2, 2
 RUN = """
@@ -232,7 +232,7 @@ def test_a_replay_within_a_transaction_is_refused(erin: Session, trials: dict[st
 
 def test_the_command_says_it_in_one_line(erin: Session, module_coordinated: Session, trials: dict[str, int]) -> None:
     def shell(*arguments: object) -> Any:
-        return CliRunner().invoke(commands, ["replay", *map(str, arguments), "--dsn", erin.dsn])
+        return CliRunner().invoke(commands, ["run", "replay", *map(str, arguments), "--dsn", erin.dsn])
 
     unit = log(erin, trials["mlp"])[-1]
     same = shell(trials["mlp"])

@@ -16,7 +16,7 @@ from easeml_plpy.columns.encoder import Encoder
 from easeml_plpy.columns.encoding import fields_from_bytes
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 
 N_PARTITIONS = 3

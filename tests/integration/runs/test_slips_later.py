@@ -13,7 +13,7 @@ import pytest
 from tests.integration.runs.test_slips import Slip, told
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 SETUP = """

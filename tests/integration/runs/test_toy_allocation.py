@@ -17,7 +17,7 @@ import pytest
 from tests import toy_allocation
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 PRELUDE = Path(toy_allocation.__file__).read_text(encoding="utf-8") + toy_allocation.REGISTER
 SOURCE = """

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from easeml_db.cli import commands
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 DOTS = """
 CREATE TABLE dots AS
@@ -122,9 +122,9 @@ def test_three_trials_on_two_devices_survive_a_kill(shared: Session, another_coo
     assert groups[0]["makespan_seconds"] is None
     assert groups[1]["makespan_seconds"] > 0
     assert {device for each in allocations for device in each["devices"]} == {"1/cpu:0", "1/cpu:1"}
-    shown = json.loads(easeml("allocations", "--dsn", database.dsn, "--json"))
+    shown = json.loads(easeml("run", "allocations", "--dsn", database.dsn, "--json"))
     assert len(shown["allocations"]) == len(allocations)
-    assert "mlp to epoch 6" in easeml("allocations", "--dsn", database.dsn)
+    assert "mlp to epoch 6" in easeml("run", "allocations", "--dsn", database.dsn)
     assert "mlp" in easeml("profiles", "--dsn", database.dsn)
 
 

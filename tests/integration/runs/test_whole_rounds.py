@@ -10,7 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_PARTITIONS, N_EPOCHS, N_ROWS = 3, 4, 1500
 # What y is depends on a number with holes, on a category and on nothing that a line could follow.

@@ -19,7 +19,7 @@ from tests.integration.tasks.test_tasks import IMAGES, create, feed_pictures
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 MARKUP = """<script>alert("x")</script>' & <b>"""

@@ -18,7 +18,7 @@ from tests.chromium import CHROMIUM, Browser, chromium
 from tests.integration.service.test_console import MARKUP, ada, number
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 __all__ = ["ada"]
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; test_console.py asks the same pages")

@@ -21,9 +21,9 @@ from easeml_db.local.binaries import find_binaries
 from easeml_db.local.cluster import SUPERUSER, is_initialised
 from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.processes import server_identity, server_ids
-from tests.conftest import PATIENCE_SECONDS, copy_folder
 from tests.containers.places import Place, down
-from tests.disks import open_folder
+from tests.disks import copy_folder, open_folder
+from tests.fixtures.sessions import PATIENCE_SECONDS
 
 SLOTS = "SELECT slot_id FROM easeml.slots ORDER BY slot_id"
 POINTS = """CREATE TABLE public.points AS

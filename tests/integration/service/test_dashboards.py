@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 from stored_rows.catalogue_rows import TINY, fill
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 DASHBOARDS = Path(__file__).resolve().parents[3] / "docs" / "dashboards"
 BUNDLE = DASHBOARDS / "superset"

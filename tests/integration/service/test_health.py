@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 from stored_rows.catalogue_rows import QUICK, fill
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 DASHBOARD = Path(__file__).resolve().parents[3] / "docs" / "dashboards" / "grafana.json"

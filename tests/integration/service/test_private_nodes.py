@@ -19,8 +19,8 @@ from easeml_db.cli import commands
 from easeml_db.local.nodes import SERVICES, nodes_of, remove_nodes, start_nodes, stop_nodes
 from easeml_db.local.server import FORMER_IN_MEMORY, Embedded
 from easeml_db.postgres.nodes.nodes import visited
-from tests.conftest import Session, copy_folder
-from tests.disks import open_folder
+from tests.disks import copy_folder, open_folder
+from tests.fixtures.sessions import Session
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +115,11 @@ def test_services_that_somebody_has_added_outlive_a_start(control: Embedded) -> 
 
 
 def test_a_coordinator_that_ran_before_its_nodes_finds_them(
-    own_warm_server: Embedded, monkeypatch: pytest.MonkeyPatch
+    own_server: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PGSERVICEFILE", raising=False)
-    server = own_warm_server
+    server = own_server
+    server.prepare(n_slots=2)
     try:
         server.start_coordinator()
         start_nodes(server, ["east"])

@@ -13,7 +13,7 @@ from easeml_db.postgres.stores import store_session
 from easeml_db.postgres.stores.store_session import StoreSession
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 
 async def settings_of(dsn: str, **settings: str) -> list[Any]:

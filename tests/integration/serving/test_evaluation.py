@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sklearn import metrics
 
-from tests.conftest import Session
+from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 ROWS = """

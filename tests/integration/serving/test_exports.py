@@ -18,7 +18,7 @@ from easeml_db.cli import commands
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 # Every kind of input, with values missing; seven digits, so that JSON and SQL say the same.

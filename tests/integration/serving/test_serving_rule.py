@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 N_ORDERS = 1000

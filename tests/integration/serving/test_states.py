@@ -12,7 +12,7 @@ import pytest
 from easeml_loaders import bundled_source, load_table
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 MEGABYTE = 1 << 20
 # Of about 13 MB with Adam's moments.

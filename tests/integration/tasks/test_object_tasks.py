@@ -12,7 +12,7 @@ from tests.digit_objects import columns, halves, labels
 from tests.integration.tasks.test_tasks import create
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 N_EXAMPLES = 120

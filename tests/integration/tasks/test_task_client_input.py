@@ -17,7 +17,7 @@ from easeml_db.cli import commands
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 PROGRAMS = {

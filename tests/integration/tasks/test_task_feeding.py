@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 NUMBERS = "{input: {[Tensor[2]],[]}, output: {[Tensor[2]],[]}}"
 

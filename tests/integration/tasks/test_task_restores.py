@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 NUMBERS = "{input: {[Tensor[2]],[]}, output: {[Tensor[2]],[]}}"
 WAYS = {

@@ -10,7 +10,7 @@ import pytest
 from easeml_db.postgres.queries import queries
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 IMAGES = "{input: {[Tensor[8,8,1]],[]}, output: {[Tensor[3]],[]}}"
 

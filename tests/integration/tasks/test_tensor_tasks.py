@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from tests.integration.tasks.test_tasks import create
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 CLEANING = "Input = [8,8,1]  Output = [8,8,1]"

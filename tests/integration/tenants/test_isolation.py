@@ -19,7 +19,7 @@ from tests.stored_plans import PLANNED
 from tests.stored_tasks import TASKS
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 TABLE = """
 CREATE TABLE mine AS SELECT i AS id, i % 3 + sin(i) / 9 AS x, chr(97 + i % 3) AS y FROM generate_series(1, 120) i

@@ -15,7 +15,7 @@ from tests.stored_plans import PLANNED
 from tests.stored_tasks import TASKS
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 N_SLOTS = 1
 DENIED = ("42501", "ML003", "ML004")

@@ -20,8 +20,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from easeml_db import __version__
+from easeml_db.cli import RENAMED, commands, main
 from easeml_db.cli import SUBJECTS as SUBJECTS_OF_COMMANDS
-from easeml_db.cli import commands, main
 from easeml_db.cli.demo.demo_subjects import STATEMENTS, SUBJECTS
 from easeml_db.cli.search.run_snapshot import (
     ProgressRate,
@@ -31,6 +31,7 @@ from easeml_db.cli.search.run_snapshot import (
     duration,
     telling_configs,
 )
+from easeml_db.cli.search.runs import OF_A_RUN
 from easeml_db.cli.search.screen import screen
 from easeml_db.cli.server.findings import (
     Environment,
@@ -65,8 +66,10 @@ def invoke(*arguments: str) -> Any:
 
 
 def test_every_command_of_the_manual_is_there() -> None:
-    wanted = "up down status psql logs install doctor load datasets select runs watch leaderboard cancel resume predict"
-    assert {*wanted.split(), "deploy", "undeploy", "coordinator", "demo", "drop"} <= set(commands.commands)
+    wanted = "up down status psql logs install doctor load dataset select run predict deploy undeploy coordinator demo"
+    assert set(wanted.split()) <= set(commands.commands)
+    of_a_run = commands.commands["run"].commands  # type: ignore[attr-defined]
+    assert {"watch", "leaderboard", "cancel", "resume", "drop", "report", "replay"} <= set(of_a_run)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +92,21 @@ def test_options_of_a_group_stand_before_or_after_the_name_of_its_command(argume
 
 
 def test_each_command_has_the_home_that_the_table_says() -> None:
-    for modules in SUBJECTS_OF_COMMANDS.values():
+    for modules in (*SUBJECTS_OF_COMMANDS.values(), OF_A_RUN):
         for module, names in modules.items():
             found = import_module(f"easeml_db.cli.{module}").COMMANDS
-            assert [command.name for command in found] == names.split(), module
+            assert [command.name for command in found if command.name in names.split()] == names.split(), module
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_former_name_is_refused_with_the_present_one(name: str) -> None:
+    result = CliRunner().invoke(commands, [name, "1"])
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        2,
+        f"Error: the command {name} is now: easeml {RENAMED[name]}",
+    )
+    present = CliRunner().invoke(commands, [*RENAMED[name].split(), "--help"])
+    assert present.exit_code == 0
 
 
 def test_a_command_loads_no_module_of_others() -> None:
@@ -128,14 +142,14 @@ def test_whatever_prints_data_can_print_json(name: str) -> None:
         ["select", "digits", "--architectures", "mlp,,lenet"],
         ["cancel"],
         ["cancel", "first"],
-        ["watch", "first"],
+        ["run", "watch", "first"],
         ["predict", "digits"],
         ["predict", "digits", "--source", "t"],
         ["predict", "digits", "--output", "t"],
         ["predict", "digits", "--row", "[1]", "--source", "t", "--output", "u"],
         ["predict", "digits", "--row", '["a"]'],
-        ["datasets", "create", "digits"],
-        ["datasets", "create", "d", "--source", "t", "--inputs", "a", "--target", "b", "--input-shape", "8,x"],
+        ["dataset", "create", "digits"],
+        ["dataset", "create", "d", "--source", "t", "--inputs", "a", "--target", "b", "--input-shape", "8,x"],
         ["demo", "mnist"],
         ["demo", "--slots", "1"],
     ],
@@ -462,7 +476,7 @@ def test_a_segment_that_is_refused_is_a_fault_that_names_it() -> None:
     assert (fit.status, fit.message) == ("ok", "nothing is known against east")
     (unfit,) = segment_findings([local, east | {"service": "pg_east", "refusal": "service pg_east: no"}])
     assert (unfit.status, unfit.message) == ("fault", "east trains nothing: service pg_east: no")
-    assert unfit.todo == "easeml segments check east"
+    assert unfit.todo == "easeml segment check east"
 
 
 def test_coordinators_must_live_and_have_this_version() -> None:
@@ -516,7 +530,7 @@ def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPa
         main(["fail"])
 
 
-@pytest.mark.parametrize("command", ["status", "psql", "runs"])
+@pytest.mark.parametrize("command", ["status", "psql", "run"])
 def test_a_private_server_that_has_never_started_is_told(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -537,7 +551,7 @@ def test_extension_files_go_to_no_folder_that_is_no_servers(tmp_path: Path) -> N
 
 def test_a_connection_string_that_is_none_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["leaderboard", "--dsn", "nonsense"])
+        main(["run", "leaderboard", "--dsn", "nonsense"])
     assert ended.value.code == 1
     told = capsys.readouterr().err
     assert told.startswith("easeml: --dsn: expected a connection string: ")
@@ -545,7 +559,7 @@ def test_a_connection_string_that_is_none_is_told_in_a_line(capsys: pytest.Captu
 
 
 def test_a_report_makes_no_folder_of_the_name_of_a_file(tmp_path: Path) -> None:
-    result = invoke("report", "--out", str(tmp_path / "x.pdf"), "--dsn", NOWHERE)
+    result = invoke("run", "report", "--out", str(tmp_path / "x.pdf"), "--dsn", NOWHERE)
     assert isinstance(result.exception, InvalidArgument)
     assert "ends in .html or .png" in str(result.exception)
     assert list(tmp_path.iterdir()) == []
@@ -559,7 +573,7 @@ def test_the_help_lists_every_command_once_under_a_heading() -> None:
 
 
 def test_an_engine_that_there_is_not_is_refused_before_anything_is_installed() -> None:
-    done = CliRunner().invoke(commands, ["segments", "install", "nowhere", "--engine", "greenplm"])
+    done = CliRunner().invoke(commands, ["segment", "install", "nowhere", "--engine", "greenplm"])
     assert done.exit_code == 2
     assert "'greenplm' is not one of 'postgres', 'citus', 'greenplum'" in done.output
 

@@ -107,7 +107,7 @@ def test_kills_open_no_arm_twice_and_forget_none(policy: str, n_slots: int, kill
     check_complete(world, runs)
 
 
-@pytest.mark.parametrize("policy", ["hybrid", "greedy", "round_robin", "ei_rate", "fcfs", "random"])
+@pytest.mark.parametrize("policy", list(POLICIES))
 def test_a_coordinator_that_is_killed_between_decisions_makes_those_that_would_have_come(policy: str) -> None:
     def after_kills(*kills: int) -> list[tuple[int, int]]:
         world = world_of(
@@ -125,10 +125,10 @@ def test_a_coordinator_that_is_killed_between_decisions_makes_those_that_would_h
 def test_a_policy_is_changed_while_runs_go_on() -> None:
     runs = [run_of(i, f"tenant{i}") for i in (1, 2)]
     world = world_of(runs, tenancy=Tenancy("round_robin"))
-    world.at(7.0, lambda: world.set_tenancy(Tenancy("fcfs")))
+    world.at(7.0, lambda: world.set_tenancy(Tenancy("greedy")))
     assert serve(world)
     check_complete(world, runs)
-    assert [opening.policy for opening in world.tables.openings] == ["round_robin"] * 2 + ["fcfs"] * 4
+    assert [opening.policy for opening in world.tables.openings] == ["round_robin"] * 2 + ["greedy"] * 4
     assert served(world) == [1, 2, 1, 1, 2, 2]
 
 
@@ -162,7 +162,7 @@ def test_no_more_slots_than_allowed_work_for_a_tenant() -> None:
 
 def test_a_run_ends_at_its_tenants_deadline_with_what_it_has() -> None:
     runs = [run_of(1, "anna", n_trials=6), run_of(2, "ben")]
-    world = world_of(runs, tenancy=Tenancy("fcfs", tenants={"anna": Tenant("anna", deadline_seconds=15.0)}))
+    world = world_of(runs, tenancy=Tenancy("round_robin", tenants={"anna": Tenant("anna", deadline_seconds=15.0)}))
     assert serve(world)
     ended = world.tables.run(1)
     assert ended.status == "finished"
@@ -174,10 +174,10 @@ def test_a_run_ends_at_its_tenants_deadline_with_what_it_has() -> None:
 def test_a_near_deadline_goes_before_the_policy() -> None:
     runs = [run_of(1, "anna", n_trials=6), run_of(2, "ben", n_trials=6)]
     tenants = {"ben": Tenant("ben", deadline_seconds=50.0)}
-    world = world_of(runs, tenancy=Tenancy("fcfs", tenants=tenants))
+    world = world_of(runs, tenancy=Tenancy("round_robin", tenants=tenants))
     assert serve(world)
     assert [(one.run_id, one.decision.phase) for one in world.tables.openings[:4]] == [
-        (1, "first_service"), (2, "first_service"), (1, "fcfs"), (2, "last_call"),
+        (1, "first_service"), (2, "first_service"), (1, "round_robin"), (2, "last_call"),
     ]  # fmt: skip
     assert [arm.is_closed for arm in world.tables.run(2).arms].count(True) == 2  # no time for the third
     assert all(arm.is_closed for arm in world.tables.run(1).arms)

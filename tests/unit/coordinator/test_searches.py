@@ -185,7 +185,7 @@ def test_a_race_goes_on_until_the_deadline_of_its_tenant_however_long_its_archit
 
 
 @pytest.mark.parametrize("n_slots", [1, 2])
-@pytest.mark.parametrize("policy", ["hybrid", "round_robin", "fcfs"])
+@pytest.mark.parametrize("policy", ["hybrid", "round_robin", "greedy"])
 def test_a_race_does_not_lose_its_slot_to_a_run_behind_it_where_it_is_another_architectures_turn(
     policy: str, n_slots: int
 ) -> None:

@@ -96,8 +96,7 @@ def test_what_is_alike_is_served_lowest_tenant_first_and_lowest_arm_first(new_wo
     plays = world.play_out()
     for tenant in range(3):
         assert [arm for run, arm in plays if run == tenant] == [0, 1, 2]
-    if policy != "random":
-        assert plays[3][0] == 0
+    assert plays[3][0] == 0
 
 
 @every_policy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from easeml_db.decisions.tenancy.greedy import RULES, Greedy
 from easeml_db.decisions.tenancy.hybrid import Hybrid
 from easeml_db.decisions.tenancy.policies import POLICIES
+from easeml_experiments.tenants.baseline_policies import Fcfs, Random
 
 SEEDS = st.integers(0, 1000)
 # begin a play, finish one of those under way (by its share of the list), a tenant arrives, a tenant leaves
@@ -61,8 +64,8 @@ def test_hybrid_goes_on_while_it_nears_freezing_and_when_it_is_frozen(new_world,
     assert disturbed.selector.policy.n_freezes == undisturbed.selector.policy.n_freezes == 1
 
 
-@pytest.mark.parametrize("policy", ["hybrid", "round_robin", "random"])
-def test_those_that_left_or_arrived_since_the_memory_was_written_disturb_nothing(new_world, policy: str) -> None:
+@pytest.mark.parametrize("policy", ["hybrid", "round_robin", Random])
+def test_those_that_left_or_arrived_since_the_memory_was_written_disturb_nothing(new_world, policy: Any) -> None:
     disturbed, undisturbed = (new_world(policy, 4, seed=5) for _ in range(2))
     for world in (disturbed, undisturbed):
         world.steps(9)
@@ -76,7 +79,7 @@ def test_those_that_left_or_arrived_since_the_memory_was_written_disturb_nothing
 
 def test_a_restart_repeats_no_draws(new_world) -> None:
     def served(n_restarts: int) -> list[int]:
-        world = new_world("random", 6, 40)
+        world = new_world(Random, 6, 40)
         world.steps(6)
         for _ in range(n_restarts):
             world.steps(20)
@@ -105,7 +108,7 @@ def test_results_that_came_in_another_order_than_plays_began_leave_the_same_stan
 
 
 def test_a_policy_without_memory_needs_none(new_world) -> None:
-    world = new_world("fcfs", 2)
+    world = new_world(Fcfs, 2)
     assert world.selector.memory() == {}
     world.restart()
     assert world.steps(2) == [0, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from easeml_db.decisions.tenancy.ei_rate import EiRate
 from easeml_db.decisions.tenancy.standings import Standings
 from easeml_db.errors import InvalidArgument
+from easeml_experiments.tenants.baseline_policies import Fcfs, Random
 
 WEIGHTS = st.lists(st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0, 4.0]), min_size=2, max_size=5)
 
@@ -50,7 +52,7 @@ def test_round_robin_gives_turns_in_proportion_to_weights(new_world, weights: li
 
 
 def test_random_draws_in_proportion_to_weights(new_world) -> None:
-    served = Counter(weighted(new_world, "random", [1.0, 2.0, 5.0]).steps(2000))
+    served = Counter(weighted(new_world, Random, [1.0, 2.0, 5.0]).steps(2000))
     for tenant, share in enumerate([1 / 8, 2 / 8, 5 / 8]):
         deviation = np.sqrt(2000 * share * (1 - share))
         assert served[tenant] == pytest.approx(2000 * share, abs=4 * deviation)
@@ -59,14 +61,14 @@ def test_random_draws_in_proportion_to_weights(new_world) -> None:
 def test_random_spreads_over_all_that_can_open_an_arm_whatever_the_seed(new_world) -> None:
     firsts = Counter()
     for seed in range(300):
-        world = new_world("random", 3, 2, seed=seed)
+        world = new_world(partial(Random, seed), 3, 2)
         world.steps(3)
         firsts.update(world.steps(1))
     assert all(70 < firsts[tenant] < 130 for tenant in range(3))
 
 
 def test_fcfs_knows_no_weights(new_world) -> None:
-    assert weighted(new_world, "fcfs", [1.0, 100.0]).steps(5) == [0] * 5
+    assert weighted(new_world, Fcfs, [1.0, 100.0]).steps(5) == [0] * 5
 
 
 @pytest.mark.parametrize("n_before", range(12))
@@ -105,7 +107,7 @@ def test_ei_rate_serves_the_largest_score_times_weight() -> None:
     assert EiRate().choose(Standings(**{name: np.array(value) for name, value in columns.items()})).place == 1
 
 
-@pytest.mark.parametrize("policy", ["greedy", "hybrid", "round_robin", "random", "ei_rate"])
+@pytest.mark.parametrize("policy", ["greedy", "hybrid", "round_robin", Random, "ei_rate"])
 def test_a_heavier_tenant_is_served_more_often_among_equals(new_world, policy: str) -> None:
     world = new_world(policy, 0, 12)
     for weight in (1.0, 6.0):

@@ -1,7 +1,4 @@
-"""Python orders sets by the hashes of a process: sessions differ in them, and come to the same bytes all the same.
-
-Sessions of a warm server (tests/warm_server.py) share their hashes, so no test on it could tell.
-"""
+"""Python orders sets by the hashes of a process: sessions differ in them, and come to the same bytes all the same."""
 
 from __future__ import annotations
 

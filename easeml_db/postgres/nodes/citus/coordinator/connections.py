@@ -15,7 +15,7 @@ from easeml_db.postgres.nodes.citus.coordinator.store import CoordinatorStore
 
 # The process of the worker keeps Python, its packages and decoded rows for as long as the session lasts.
 OWN_SETTINGS = {"citus.max_cached_connection_lifetime": "-1"}
-INSTALL = "Install it on the whole cluster: easeml segments install SERVICE --engine citus --delegated."
+INSTALL = "Install it on the whole cluster: easeml segment install SERVICE --engine citus --delegated."
 
 NOT_COMMITTED = "failed to commit transaction"  # the words of Citus
 

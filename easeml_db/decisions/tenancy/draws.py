@@ -1,4 +1,4 @@
-"""Random: any run that can open an arm, with a probability in proportion to its weight."""
+"""Random draws of a policy, which a restart does not repeat."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
-
-from easeml_db.decisions.tenancy.contract import Choice
-from easeml_db.decisions.tenancy.standings import Standings
 
 Same = TypeVar("Same", bound="Draws")
 
@@ -41,16 +38,3 @@ class Draws:
     def remember(self, memory: Mapping[str, Any]) -> None:
         """Restore the number."""
         self._n = int(memory["n_draws"])
-
-
-class Random(Draws):
-    """Draws runs."""
-
-    def choose(self, standings: Standings) -> Choice:
-        """Draw a run."""
-        chances = np.where(standings.can_open, standings.weight, 0.0)
-        drawn = int(np.searchsorted(np.cumsum(chances), self.generator().random() * chances.sum(), side="right"))
-        place = min(drawn, len(chances) - 1)
-        if not standings.can_open[place]:  # rounding at the upper end
-            place = int(np.flatnonzero(standings.can_open)[-1])
-        return Choice(place, "random", standings.can_open.copy())
