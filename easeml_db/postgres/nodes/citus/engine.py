@@ -13,9 +13,7 @@ from easeml_db.postgres.nodes.citus.coordinator.work import CoordinatorWork
 from easeml_db.postgres.nodes.citus.tables import ReadShards, resolve
 from easeml_db.postgres.nodes.cluster_watch import ClusterWatch
 from easeml_db.postgres.nodes.engine import Engine, PlainConnection, Tables
-from easeml_db.postgres.nodes.node_session import NodeUnitSession
 from easeml_db.postgres.nodes.node_store import NodeStore
-from easeml_db.postgres.nodes.node_works import NodeWork
 from easeml_db.postgres.nodes.nodes import Node
 
 OLDEST = 12
@@ -26,7 +24,7 @@ class CitusWorker(Engine):
 
     options = " --engine citus"
     # Citus hides shards in pg_class, and takes a LOCK of one, be it that of a reader, for a change.
-    settings: Mapping[str, str] = MappingProxyType(
+    settings = MappingProxyType(
         {"citus.override_table_visibility": "off", "citus.enable_manual_changes_to_shards": "on"}
     )
 
@@ -42,8 +40,8 @@ class CitusThroughCoordinator(CitusWorker):
     """A worker of a cluster of which only the coordinator is reached; its content is its group."""
 
     options = " --engine citus --content 1"
-    session: type[NodeUnitSession] = CoordinatorUnitSession
-    work: type[NodeWork] = CoordinatorWork
+    session = CoordinatorUnitSession
+    work = CoordinatorWork
 
     def serves(self, content: int | None) -> bool:
         return content is not None

@@ -10,7 +10,6 @@ from easeml_db.postgres.nodes.engine import Engine, PlainConnection
 from easeml_db.postgres.nodes.greenplum.connections import connect_segment
 from easeml_db.postgres.nodes.greenplum.facts import installation
 from easeml_db.postgres.nodes.greenplum.session import GreenplumUnitSession
-from easeml_db.postgres.nodes.node_session import NodeUnitSession
 from easeml_db.postgres.nodes.node_store import NodeStore
 from easeml_db.postgres.nodes.node_works import NodeWork
 from easeml_db.postgres.nodes.nodes import Node
@@ -23,7 +22,7 @@ class Greenplum(Engine):
     """A segment of a cluster."""
 
     options = " --engine greenplum --content 0"
-    session: type[NodeUnitSession] = GreenplumUnitSession
+    session = GreenplumUnitSession
 
     def serves(self, content: int | None) -> bool:
         return content is not None
