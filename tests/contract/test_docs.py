@@ -117,7 +117,7 @@ def folders_of(folder: Path) -> set[str]:
 
 
 def test_the_map_of_the_readme_shows_the_folders_that_there_are() -> None:
-    _, tree, _, layers, *_ = (
+    _, tree, _, layers, _, rooms, *_ = (
         (CLONE / "README.md").read_text(encoding="utf-8").split("## Map of the tree", 1)[1].split("```")
     )
     named = {line.split()[0].strip("/") for line in tree.splitlines() if line}
@@ -125,6 +125,7 @@ def test_the_map_of_the_readme_shows_the_folders_that_there_are() -> None:
     assert folders_of(CLONE) <= named
     shown = set(re.findall(r"(\w+)/", layers))
     assert folders_of(CLONE / "easeml_db") | folders_of(CLONE / "easeml_db" / "decisions") == shown
+    assert folders_of(CLONE / "plpy" / "easeml_plpy") == set(re.findall(r"\b([a-z_]+)/", rooms)) - {"on_nodes"}
 
 
 def test_the_changelog_has_the_version_of_the_package() -> None:
