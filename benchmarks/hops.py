@@ -21,8 +21,9 @@ from workload import Workload
 
 from easeml_db.local.nodes import remove_nodes, start_nodes
 from easeml_db.local.server import Embedded
+from easeml_db.postgres.nodes.engine import connect_server
 from easeml_db.postgres.nodes.node_store import Connection, KnownState
-from easeml_db.postgres.nodes.nodes import connect_node
+from easeml_db.postgres.nodes.nodes import node_dsn
 from easeml_db.postgres.nodes.segment_store import SegmentStore
 from easeml_db.postgres.nodes.transfers import bring_state
 
@@ -54,7 +55,7 @@ def measure(workload: Workload) -> Iterator[Row]:
 
 
 async def _row(dsns: list[str], n_megabytes: int, n_pairs: int) -> Row:
-    east, west = [await connect_node(f"pg_{name}", "benchmark", {}) for name in NAMES]
+    east, west = [await connect_server(node_dsn(f"pg_{name}"), "benchmark", {}) for name in NAMES]
     state = await _store(east, n_megabytes)
     ratios, hops = [], []
     with psycopg.connect(dsns[0], autocommit=True) as source, psycopg.connect(dsns[1], autocommit=True) as target:

@@ -33,7 +33,7 @@ from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.private_files import write_private
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.connection import connect_now
-from easeml_db.postgres.nodes.nodes import CITUS, OWN_DDL
+from easeml_db.postgres.nodes.node_installation import OWN_DDL
 
 SECRETS = {"superuser": 0o400, "service": 0o440}
 """Passwords by the name of their file: of the superuser for its owner alone, of the coordinator for its group, too."""
@@ -43,7 +43,8 @@ local all {superuser} peer map=container
 local all all scram-sha-256
 host all all all scram-sha-256
 """
-OF_CITUS = ("worker", "citus")
+CITUS = "citus"
+OF_CITUS = ("worker", CITUS)
 HEALTH = {
     "server": "SELECT easeml.version() IS NOT NULL AS is_healthy",
     "node": "SELECT easeml_segment.version() IS NOT NULL AS is_healthy",

@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.local.preparation import prepare_database
-from easeml_db.postgres.nodes.citus_coordinator.statements import INSTALLATION
+from easeml_db.postgres.nodes.citus.coordinator.statements import INSTALLATION
 from tests.fixtures.databases import temporary_database
 from tests.fixtures.servers import temporary_server
 from tests.fixtures.sessions import Session
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 DSN = "EASEML_TEST_CITUS"
 KINDS = ("recorded", "real") if DSN in os.environ else ("recorded",)
-DELEGATED = "delegated"
+THROUGH_COORDINATOR = "coordinator"
 # Of clusters whose workers are segments: reached one by one, or through the coordinator alone.
-FORMS = tuple((kind, way) for kind in KINDS for way in ("direct", DELEGATED))
+FORMS = tuple((kind, way) for kind in KINDS for way in ("direct", THROUGH_COORDINATOR))
 DATABASE = "shop"
 N_SHARDS, FIRST_SHARD = 4, 102008
 MOVED_SHARD = FIRST_SHARD + 2  # the last on the first worker
@@ -102,14 +102,14 @@ class Lookalike:
     shard, by its id."""
 
     def __init__(
-        self, workers: Mapping[str, Session], *, is_delegated: bool, coordinator: Session | None = None
+        self, workers: Mapping[str, Session], *, through_coordinator: bool, coordinator: Session | None = None
     ) -> None:
         self.workers = workers
         self._coordinator = coordinator
         self._nodes = [*workers.values(), *([coordinator] if coordinator else [])]
-        self.contents = {name: GROUPS[name] if is_delegated else None for name in workers}
+        self.contents = {name: GROUPS[name] if through_coordinator else None for name in workers}
         for name, worker in workers.items():
-            make_lookalike(worker, GROUPS[name], is_delegated=is_delegated)
+            make_lookalike(worker, GROUPS[name], through_coordinator=through_coordinator)
 
     def distribute(self, table: str, rows: str) -> None:
         for worker in self._nodes:
@@ -151,11 +151,11 @@ class Lookalike:
             first.execute(f"DROP TABLE {name}")
 
 
-def make_lookalike(session: Session, group: int, *, is_delegated: bool = False) -> None:
+def make_lookalike(session: Session, group: int, *, through_coordinator: bool = False) -> None:
     """Give a database the catalog of a node of a cluster; group 0 is the coordinator."""
     session.execute(CATALOG)
     session.execute("INSERT INTO pg_catalog.pg_dist_local_group VALUES (%s)", [group])
-    if is_delegated:
+    if through_coordinator:
         for statement in KEYS.split(";"):
             session.execute(statement)
 
@@ -170,10 +170,10 @@ def make_shard(worker: Session, table: str, number: int, rows: str) -> None:
 class Real:
     """A running cluster."""
 
-    def __init__(self, coordinator: Session, workers: Mapping[str, Session], *, is_delegated: bool) -> None:
+    def __init__(self, coordinator: Session, workers: Mapping[str, Session], *, through_coordinator: bool) -> None:
         self.workers, self.coordinator = workers, coordinator
         numbers = dict(zip(workers, GROUPS.values(), strict=True))
-        self.contents = {name: numbers[name] if is_delegated else None for name in workers}
+        self.contents = {name: numbers[name] if through_coordinator else None for name in workers}
 
     def distribute(self, table: str, rows: str) -> None:
         self.drop(table)
@@ -203,13 +203,13 @@ def cluster_of(form: tuple[str, str], server: Embedded, folder: Path) -> Iterato
     kind, way = form
     with ExitStack() as stack:
         if kind == "real":
-            yield real_through_coordinator(stack, folder) if way == DELEGATED else _real(stack)
+            yield real_through_coordinator(stack, folder) if way == THROUGH_COORDINATOR else _real(stack)
             return
         servers = {"east": server, "west": stack.enter_context(temporary_server())}
         workers = {name: _database(stack, own) for name, own in servers.items()}
         dsns = {f"pg_{name}": prepare_node(worker) for name, worker in workers.items()}
         stack.enter_context(service_file(folder, dsns))
-        yield Lookalike(workers, is_delegated=way == DELEGATED)
+        yield Lookalike(workers, through_coordinator=way == THROUGH_COORDINATOR)
 
 
 def _real(stack: ExitStack) -> Real:
@@ -228,7 +228,7 @@ def _real(stack: ExitStack) -> Real:
         worker.execute(f"GRANT CREATE ON SCHEMA public TO {NODE_ROLE}")
         worker.execute("SELECT easeml_segment.release()")
         workers[service.removeprefix("pg_")] = worker
-    return Real(coordinator, workers, is_delegated=False)
+    return Real(coordinator, workers, through_coordinator=False)
 
 
 def _make_node_role(coordinator: Session) -> None:
@@ -243,7 +243,7 @@ def real_through_coordinator(stack: ExitStack, folder: Path) -> Real:
     workers = dict(zip(GROUPS, sessions.values(), strict=True))
     dsn = make_conninfo(coordinator.dsn, user=NODE_ROLE)
     stack.enter_context(service_file(folder, {f"pg_{name}": dsn for name in workers}))
-    return Real(coordinator, workers, is_delegated=True)
+    return Real(coordinator, workers, through_coordinator=True)
 
 
 @contextmanager
@@ -257,7 +257,7 @@ def control_on_coordinator(form: tuple[str, str], folder: Path) -> Iterator[tupl
             prepare_database(coordinator, n_slots=1)
             coordinator.execute(f"GRANT easeml_coordinator TO {NODE_ROLE}")
             coordinator.execute("RESET citus.enable_ddl_propagation")
-            cluster: Cluster = Real(coordinator, workers, is_delegated=way == DELEGATED)
+            cluster: Cluster = Real(coordinator, workers, through_coordinator=way == THROUGH_COORDINATOR)
         else:
             server, *own = (stack.enter_context(temporary_server()) for _ in range(3))
             coordinator = _database(stack, server)
@@ -266,8 +266,8 @@ def control_on_coordinator(form: tuple[str, str], folder: Path) -> Iterator[tupl
             make_lookalike(coordinator, 0)
             for worker in workers.values():
                 prepare_node(worker)
-            cluster = Lookalike(workers, is_delegated=way == DELEGATED, coordinator=coordinator)
-        entrance = coordinator if form == ("real", DELEGATED) else None
+            cluster = Lookalike(workers, through_coordinator=way == THROUGH_COORDINATOR, coordinator=coordinator)
+        entrance = coordinator if form == ("real", THROUGH_COORDINATOR) else None
         dsns = {f"pg_{name}": (entrance or worker).dsn for name, worker in workers.items()}
         stack.enter_context(
             service_file(folder, {name: make_conninfo(dsn, user=NODE_ROLE) for name, dsn in dsns.items()})
@@ -284,7 +284,7 @@ def _database(stack: ExitStack, server: Embedded) -> Session:
 
 
 @dataclass(frozen=True)
-class Delegated:
+class CitusCoordinator:
     """A cluster of which coordinators of easeml reach the coordinator only, by one connection string for all.
 
     `workers` are a superuser's sessions there, by the group of each; `entrances` lead to where sessions of slots are.
@@ -308,25 +308,25 @@ class Delegated:
 
 
 @contextmanager
-def delegated_cluster(server: Embedded) -> Iterator[Delegated]:
+def coordinator_of(server: Embedded) -> Iterator[CitusCoordinator]:
     """A cluster of two workers: a database of its own on the real one, or two that look like workers."""
     with ExitStack() as stack:
-        yield _real_delegated(stack) if DSN in os.environ else _lookalike_delegated(stack, server)
+        yield _real_coordinator(stack) if DSN in os.environ else _lookalike_coordinator(stack, server)
 
 
-def _lookalike_delegated(stack: ExitStack, server: Embedded) -> Delegated:
+def _lookalike_coordinator(stack: ExitStack, server: Embedded) -> CitusCoordinator:
     workers, dsns = {}, {}
     for group in (1, 2):
         worker = stack.enter_context(Session.open(stack.enter_context(temporary_database(server))))
         workers[group], dsns[group] = worker, prepare_node(worker)
-        make_lookalike(worker, group, is_delegated=True)
-    return Delegated(dsns, workers, list(workers.values()), False)
+        make_lookalike(worker, group, through_coordinator=True)
+    return CitusCoordinator(dsns, workers, list(workers.values()), False)
 
 
-def _real_delegated(stack: ExitStack) -> Delegated:
+def _real_coordinator(stack: ExitStack) -> CitusCoordinator:
     coordinator, workers = _own_database(stack)
     dsns = dict.fromkeys(workers, make_conninfo(coordinator.dsn, user=NODE_ROLE))
-    return Delegated(dsns, workers, [coordinator], True)
+    return CitusCoordinator(dsns, workers, [coordinator], True)
 
 
 def _own_database(stack: ExitStack) -> tuple[Session, dict[int, Session]]:

@@ -13,7 +13,7 @@ from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.private_files import write_private
 from easeml_db.local.server import DATABASE, Embedded
 from easeml_db.postgres.connection import connect_now
-from easeml_db.postgres.nodes.nodes import OWN_DDL
+from easeml_db.postgres.nodes.node_installation import OWN_DDL
 from easeml_db.postgres.versions import update_extension
 
 SERVICES = "pg_service.conf"

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from easeml_db.local.processes import available_cores
-from easeml_db.postgres.nodes.nodes import OWN_DDL
+from easeml_db.postgres.nodes.node_installation import OWN_DDL
 from easeml_db.postgres.versions import update_extension
 
 SERVICE_ROLE = "easeml_service"

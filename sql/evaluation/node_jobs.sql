@@ -10,14 +10,14 @@ $$;
 COMMENT ON FUNCTION easeml.nodes_of(text[]) IS
     'Returns everything needed to work with the nodes of segments (internal).';
 
-CREATE OR REPLACE FUNCTION easeml.workers_for(places jsonb) RETURNS text[]
+CREATE OR REPLACE FUNCTION easeml.peers_of(places jsonb) RETURNS text[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    -- Where a table may be a distributed one, any worker may have a part of it.
-    SELECT ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.engine = 'citus'
-        AND EXISTS (SELECT FROM easeml.segments o WHERE o.engine = 'citus' AND places ? o.segment_name))
+    -- Where an engine has clusters, a table may be a distributed one, and any member may have a part of it.
+    SELECT ARRAY(SELECT g.segment_name FROM easeml.segments g WHERE g.service IS NOT NULL
+        AND g.engine IN (SELECT o.engine FROM easeml.segments o WHERE places ? o.segment_name))
 $$;
-COMMENT ON FUNCTION easeml.workers_for(jsonb) IS 'Returns the segments that are workers of Citus if one of the tables '
-    'is named on one of them, else none (internal).';
+COMMENT ON FUNCTION easeml.peers_of(jsonb) IS
+    'Returns the other servers of the engines of the segments on which tables are named (internal).';
 
 CREATE OR REPLACE FUNCTION easeml.units_to_replay(trial_id bigint, until_epoch integer) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -94,7 +94,7 @@ DECLARE
         FROM easeml.partitions p JOIN easeml.segments g ON g.segment_id = p.home_segment_id
         WHERE p.dataset_id = asked.dataset_id GROUP BY g.segment_name) h);
     segments text[] := ARRAY(SELECT jsonb_object_keys(homes) UNION SELECT jsonb_object_keys(asked.places));
-    workers text[] := easeml.workers_for(asked.places);
+    peers text[] := easeml.peers_of(asked.places);
     lost text := (SELECT min(s) FROM unnest(segments) s WHERE NOT easeml.nodes_of(segments) ? s);
 BEGIN
     IF lost IS NOT NULL OR homes = '{}' THEN
@@ -105,7 +105,7 @@ BEGIN
             'kind', asked.kind, 'role', asked.caller, 'tenant', d.tenant, 'dataset', d.dataset_name, 'dataset_id',
             d.dataset_id, 'encoder', d.encoder,
             'registered', '[]'::jsonb, 'places', asked.places, 'homes', homes, 'nodes', easeml.nodes_of(segments),
-            'workers', easeml.nodes_of(workers), 'limits', easeml.node_limits(segments || workers),
+            'peers', easeml.nodes_of(peers), 'limits', easeml.node_limits(segments || peers),
             'seconds', coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400))
         FROM easeml.datasets d WHERE d.dataset_id = asked.dataset_id);
 END
@@ -120,7 +120,7 @@ DECLARE
     trial easeml.trials;
     homes jsonb;
     segments text[];
-    workers text[] := '{}';
+    peers text[] := '{}';
     lost text;
 BEGIN
     SELECT j.* INTO asked FROM easeml.node_jobs j WHERE j.job_id = open_node_job.job_id AND j.ended_at IS NULL;
@@ -166,7 +166,7 @@ BEGIN
             coalesce(format('segment %s is no node any more', quote_literal(lost)), 'its rows are on no node'));
     END IF;
     IF asked.kind = 'predictions' THEN
-        workers := easeml.workers_for(asked.places);
+        peers := easeml.peers_of(asked.places);
     END IF;
     RETURN (SELECT asked.arguments || jsonb_build_object('job_id', asked.job_id, 'kind', asked.kind, 'role',
             asked.caller, 'tenant', t.tenant, 'dataset', d.dataset_name, 'dataset_id', d.dataset_id,
@@ -193,7 +193,7 @@ BEGIN
             'units', CASE asked.kind WHEN 'replay' THEN easeml.units_to_replay(t.trial_id,
                     (asked.arguments ->> 'until_epoch')::integer) END,
             'nodes', easeml.nodes_of(segments),
-            'workers', easeml.nodes_of(workers), 'limits', easeml.node_limits(segments || workers), 'seconds',
+            'peers', easeml.nodes_of(peers), 'limits', easeml.node_limits(segments || peers), 'seconds',
             coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400))
         FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
         WHERE t.trial_id = asked.trial_id);

@@ -191,7 +191,7 @@ BEGIN
                 note_row_copy,gathering_segments,apart_reason,registered_for,composition,rewind_trial,note_segment,
                 check_json}'),
             ('easeml_coordinator', '{
-                next_packing,wanted_packings,open_packing,is_unfit,nodes_of,workers_for,note_packing,
+                next_packing,wanted_packings,open_packing,is_unfit,nodes_of,peers_of,note_packing,
                 settle_packing,finish_packing}'),
             ('easeml_coordinator', '{
                 next_node_job,wanted_node_jobs,open_node_job,settle_drift,keep_node_answers,note_node_job,
@@ -216,9 +216,9 @@ BEGIN
             ('easeml_coordinator', '{retention_rules}'),
             ('easeml_admin', '{register_architecture,withdraw_architecture,check_architecture,describe_program}'),
             ('easeml_admin', '{
-                check_slot_options,check_segment,greenplum_script,connection_word,offered_views,offered_calls,
-                find_segment,find_slot,check_leaving,lock_topology,read_price_list,check_program,check_json,
-                check_tenant,find_tenant,tenant_named}')
+                check_slot_options,check_segment,check_engine,greenplum_script,connection_word,offered_views,
+                offered_calls,find_segment,find_slot,check_leaving,lock_topology,read_price_list,check_program,
+                check_json,check_tenant,find_tenant,tenant_named}')
         ) s(role, names)
     LOOP
         FOR routine IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace

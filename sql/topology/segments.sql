@@ -1,6 +1,15 @@
 -- Segments: this server as several places, and other servers. A table holds only what libpq calls a server: no host, no
 -- user, no password.
 
+CREATE OR REPLACE FUNCTION easeml.check_engine(engine text, service text, content integer) RETURNS void
+LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_db.postgres.nodes.engines import check_engine
+from easeml_plpy.server.entry_points import guarded
+return guarded(plpy, check_engine, engine, service, content)
+$$;
+COMMENT ON FUNCTION easeml.check_engine(text, text, integer) IS
+    'Refuses an engine that is not there, and what is no segment of it (internal).';
+
 CREATE OR REPLACE FUNCTION easeml.check_segment(segment text, service text, engine text, content integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -14,28 +23,7 @@ BEGIN
             hint => 'Write a section [name] with host, dbname and user into pg_service.conf, the password into '
                 '.pgpass, and say service => ''name''.');
     END IF;
-    IF engine IS NULL OR engine NOT IN ('postgres', 'citus', 'greenplum') THEN
-        PERFORM easeml.fail('ML001',
-            format('engine: expected postgres, citus or greenplum, got %s', quote_nullable(engine)));
-    ELSIF engine = 'greenplum' AND service IS NULL THEN
-        PERFORM easeml.fail('ML001', 'service: expected that of a Greenplum cluster: its coordinator',
-            hint => 'Say service => ''name'', a section of pg_service.conf.');
-    ELSIF engine = 'greenplum' AND (content IS NULL OR content < 0) THEN
-        PERFORM easeml.fail('ML001', format('content: expected which segment of the Greenplum cluster it is, got %s',
-                coalesce(content::text, 'NULL')),
-            hint => 'SELECT content FROM gp_segment_configuration there: 0, 1, ... Add each of them.');
-    ELSIF engine = 'postgres' AND content IS NOT NULL THEN
-        PERFORM easeml.fail('ML001', format('content: expected NULL for engine %s, got %s', engine, content),
-            hint => 'Only a cluster has several segments behind one service.');
-    ELSIF engine = 'citus' AND content < 1 THEN
-        PERFORM easeml.fail('ML001', format('content: expected NULL, or the group of a worker that is reached through '
-                'the coordinator of its Citus cluster, got %s', content),
-            hint => 'SELECT groupid FROM pg_dist_node there: 1, 2, ... Group 0 is the coordinator.');
-    ELSIF engine = 'citus' AND service IS NULL THEN
-        PERFORM easeml.fail('ML001',
-            'service: expected that of a Citus worker: this server is one of no cluster that it would ask',
-            hint => 'Say service => ''name'', a section of pg_service.conf.');
-    END IF;
+    PERFORM easeml.check_engine(engine, service, content);
 END
 $$;
 COMMENT ON FUNCTION easeml.check_segment(text, text, text, integer) IS

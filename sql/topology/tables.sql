@@ -3,7 +3,7 @@
 CREATE TABLE IF NOT EXISTS easeml.segments (
     segment_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     segment_name text NOT NULL UNIQUE,
-    engine text NOT NULL DEFAULT 'postgres' CHECK (engine IN ('postgres', 'citus', 'greenplum'))
+    engine text NOT NULL DEFAULT 'postgres' CHECK (engine ~ '^[a-z][a-z0-9_]{0,62}$')
 );
 ALTER TABLE easeml.segments
     ADD COLUMN IF NOT EXISTS service text CHECK (service ~ '^[A-Za-z0-9_.-]{1,63}$'),

@@ -7,7 +7,7 @@
 UPDATE easeml.coordinator_lease SET lease_number = lease_number + 1, holder_pid = NULL, holder_started = NULL;
 
 ALTER TABLE easeml.segments DROP CONSTRAINT segments_engine_check,
-    ADD CONSTRAINT segments_engine_check CHECK (engine IN ('postgres', 'citus', 'greenplum'));
+    ADD CONSTRAINT segments_engine_check CHECK (engine ~ '^[a-z][a-z0-9_]{0,62}$');
 ALTER TABLE easeml.servings DROP CONSTRAINT servings_reason_check,
     ADD CONSTRAINT servings_reason_check
         CHECK (reason IN ('better', 'deployed', 'undeployed', 'rolled back', 'dropped', 'metric', 'refreshed'));

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests import citus, greenplum
 from tests.conformance.worlds.in_memory import InMemory
-from tests.conformance.worlds.on_nodes import WarmOnCitus, WarmOnDelegated, WarmOnGreenplum, WarmOnNodes
+from tests.conformance.worlds.on_nodes import WarmOnCitus, WarmOnCitusCoordinator, WarmOnGreenplum, WarmOnNodes
 from tests.conformance.worlds.on_postgres import OnPostgres, WarmOnPostgres
 from tests.conformance.worlds.world import World
 from tests.fixtures.databases import temporary_session
@@ -71,15 +71,17 @@ def warm_on_citus(private_server: Embedded, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def warm_on_delegated(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmOnDelegated]:
+def warm_on_citus_coordinator(
+    private_server: Embedded, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WarmOnCitusCoordinator]:
     """One world for the tests of a module whose units Citus delegates: a real cluster, or what looks like one."""
     with ExitStack() as stack:
         control = stack.enter_context(temporary_session(private_server))
-        cluster = stack.enter_context(citus.delegated_cluster(private_server))
+        cluster = stack.enter_context(citus.coordinator_of(private_server))
         folder = tmp_path_factory.mktemp("services")
         dsns = {f"pg_cluster_{name}": dsn for name, dsn in zip(("east", "west"), cluster.dsns.values(), strict=True)}
         stack.enter_context(service_file(folder, dsns))
-        world = WarmOnDelegated(control, cluster)
+        world = WarmOnCitusCoordinator(control, cluster)
         stack.callback(world.end)
         yield world
 
@@ -104,7 +106,7 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "postgres": on_postgres,
     "nodes": lambda request: request.getfixturevalue("warm_on_nodes"),
     "citus": lambda request: request.getfixturevalue("warm_on_citus"),
-    "delegated": lambda request: request.getfixturevalue("warm_on_delegated"),
+    "citus_coordinator": lambda request: request.getfixturevalue("warm_on_citus_coordinator"),
     "greenplum": lambda request: request.getfixturevalue("warm_on_greenplum"),
 }
 

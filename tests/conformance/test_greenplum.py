@@ -130,15 +130,15 @@ async def test_a_session_is_not_used_again_after_a_cancel(world: WarmOnGreenplum
 async def test_only_what_nothing_points_to_is_removed_and_nothing_of_a_later_lease(world: WarmOnGreenplum) -> None:
     run_id = await world.ready(2)
     await recorded(world, run_id, 1, 0)
-    hub = next(hub for hub in world.hubs.values() if hub.node.content == 0)
+    cache = next(cache for cache in world.caches.values() if cache.node.content == 0)
     key = world.cluster.value("SELECT min(segment_key) FROM easeml_segment.keys WHERE gp_segment_id = 0")
     for number, lease in ((1_000_001, world.lease_number), (1_000_002, world.lease_number + 1)):
         world.cluster.execute(INSERT, [key, number, lease])
     async with asyncio.timeout(world.patience_seconds):
-        with hub.in_use.using(1_000_001):
-            await hub.sweep(world.lease_number)
+        with cache.in_use.using(1_000_001):
+            await cache.sweep(world.lease_number)
         assert {1_000_001, 1_000_002} <= {*world.cluster.values(ON_FIRST)}
-        assert await hub.sweep(world.lease_number) >= 1
+        assert await cache.sweep(world.lease_number) >= 1
     known = {*world.control.values("SELECT checkpoint_id FROM easeml.checkpoints")}
     assert {*world.cluster.values(ON_FIRST)} - known == {1_000_002}
     world.cluster.execute("DELETE FROM easeml_segment.checkpoint_chunks WHERE checkpoint_id = 1000002")

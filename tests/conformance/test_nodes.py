@@ -15,7 +15,7 @@ from tests.conformance.worlds.on_nodes import ON_NODES
 from tests.conformance.worlds.world import N_PARTITIONS
 
 if TYPE_CHECKING:
-    from easeml_db.postgres.nodes.node_cache import NodeHub
+    from easeml_db.postgres.nodes.node_cache import NodeCache
     from easeml_db.postgres.nodes.node_store import NodeStore
     from tests.conformance.worlds.on_nodes import WarmOnNodes
 
@@ -36,9 +36,9 @@ async def recorded(world: WarmOnNodes, run_id: int, slot_id: int, step: int) -> 
     return order.unit.trial_id
 
 
-def hub_of(world: WarmOnNodes, segment: str) -> NodeHub:
+def cache_of(world: WarmOnNodes, segment: str) -> NodeCache:
     """What the executor keeps of a node."""
-    return next(hub for hub in world.hubs.values() if hub.node.segment_name == segment)
+    return next(cache for cache in world.caches.values() if cache.node.segment_name == segment)
 
 
 def known(world: WarmOnNodes, checkpoint_id: int) -> KnownState:
@@ -125,15 +125,15 @@ async def test_only_what_nothing_points_to_is_removed_and_nothing_of_a_later_lea
     insert = "INSERT INTO easeml_segment.checkpoints SELECT %s, 1, %s, 1, repeat('0', 64)"
     for number, lease in ((1_000_001, world.lease_number), (1_000_002, world.lease_number + 1)):
         east.execute(insert, [number, lease])
-    hub = hub_of(world, "east")
+    cache = cache_of(world, "east")
     on_east = "SELECT checkpoint_id FROM easeml_segment.checkpoints"
     # Trials of other tests may have states here, too.
     needed = {*east.values(on_east)} & {*world.control.values("SELECT checkpoint_id FROM easeml.checkpoints")}
     assert world.control.value("SELECT checkpoint_id FROM easeml.trials WHERE trial_id = %s", trial_id) in needed
-    with hub.in_use.using(1_000_001):
-        await hub.sweep(world.lease_number)
+    with cache.in_use.using(1_000_001):
+        await cache.sweep(world.lease_number)
     assert {*east.values(on_east)} == needed | {1_000_001, 1_000_002}
-    assert await hub.sweep(world.lease_number) == 1
+    assert await cache.sweep(world.lease_number) == 1
     assert {*east.values(on_east)} == needed | {1_000_002}
     east.execute("DELETE FROM easeml_segment.checkpoints WHERE checkpoint_id = 1000002")
 
@@ -162,20 +162,20 @@ async def test_a_node_that_does_not_answer_is_waited_for_and_then_given_up(
 ) -> None:
     run_id = await world.ready(2)
     await recorded(world, run_id, 1, 0)
-    hub = hub_of(world, "east")
+    cache = cache_of(world, "east")
 
     async def away() -> NodeStore:
         raise unreachable("pg_east")
 
-    await hub._sending.close()
-    monkeypatch.setattr(hub._sending, "_connected", away)
+    await cache._sending.close()
+    monkeypatch.setattr(cache._sending, "_connected", away)
     order = await world.order(run_id, 2, step=1)
     message = await world.answer(order)
     assert isinstance(message, UnitFailed)
     assert isinstance(message.error, RowsHeld)
     assert "segment east" in str(message.error)
     assert world.trials(run_id)[0] == ("running", 1)
-    monkeypatch.setattr(hub, "silent_seconds", lambda: 1e6)
+    monkeypatch.setattr(cache, "silent_seconds", lambda: 1e6)
     message = await world.answer(order)
     assert isinstance(message, UnitFailed)
     assert isinstance(message.error, StaleLease)
@@ -189,8 +189,8 @@ async def test_another_state_under_the_right_number_is_replaced(
     run_id = await world.ready(2)
     trial_id = await recorded(world, run_id, 1, 0)
     newest = world.control.value("SELECT checkpoint_id FROM easeml.trials WHERE trial_id = %s", trial_id)
-    hub_of(world, "east").push(hub_of(world, "west"), known(world, newest), world.lease_number)
-    assert await hub_of(world, "west").arrived(newest) is not None
+    cache_of(world, "east").push(cache_of(world, "west"), known(world, newest), world.lease_number)
+    assert await cache_of(world, "west").arrived(newest) is not None
     for node in world.nodes.values():  # what a node says of a state is not what its receiver goes by
         node.execute("UPDATE easeml_segment.checkpoints SET sha256 = repeat('0', 64)")
     await recorded(world, run_id, 2, 1)
@@ -202,8 +202,8 @@ async def test_bytes_that_are_not_the_state_are_dropped_where_they_are(world: Wa
     run_id = await world.ready(2)
     trial_id = await recorded(world, run_id, 1, 0)
     newest = world.control.value("SELECT checkpoint_id FROM easeml.trials WHERE trial_id = %s", trial_id)
-    hub_of(world, "east").push(hub_of(world, "west"), known(world, newest), world.lease_number)
-    assert await hub_of(world, "west").arrived(newest) is not None
+    cache_of(world, "east").push(cache_of(world, "west"), known(world, newest), world.lease_number)
+    assert await cache_of(world, "west").arrived(newest) is not None
     world.nodes["west"].execute(
         "UPDATE easeml_segment.checkpoint_chunks SET bytes = set_byte(bytes, 9, 255 - get_byte(bytes, 9))"
     )
@@ -241,7 +241,7 @@ async def test_a_state_that_was_there_already_is_no_hop(world: WarmOnNodes) -> N
     run_id = await world.ready(2)
     trial_id = await recorded(world, run_id, 1, 0)
     newest = world.control.value("SELECT checkpoint_id FROM easeml.trials WHERE trial_id = %s", trial_id)
-    east, west = (hub_of(world, name) for name in world.nodes)
+    east, west = (cache_of(world, name) for name in world.nodes)
     east.push(west, known(world, newest), world.lease_number)
     assert await west.arrived(newest) is not None
     east.push(west, known(world, newest), world.lease_number)

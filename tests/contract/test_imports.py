@@ -220,6 +220,11 @@ FIRST_CALLS = {
         "easeml_plpy.prediction.prediction",
         {"scipy", "sklearn", "torch", "lightgbm", "pandas", "importlib.metadata"},
     ),
+    "add_segment": (
+        "easeml_db.postgres.nodes.engines; [easeml_db.postgres.nodes.engines.place_of(name) for name in"
+        " easeml_db.postgres.nodes.engines.ENGINES]",
+        {"psycopg", "numpy", "torch"},
+    ),
     "coordinator": ("easeml_db.local.service", {"scipy", "torch", "optuna"}),
     "command": ("easeml_db.cli", {"scipy", "sklearn", "torch", "optuna", "altair", "flask"}),
 }

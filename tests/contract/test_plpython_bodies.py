@@ -41,6 +41,7 @@ PURE_TARGETS = {
     "list_templates": ("easeml_db.decisions.templates.catalogue", "list_templates"),
     "greenplum_script": ("easeml_plpy.nodes.greenplum.greenplum_views", "installation_script"),
     "remove_greenplum_views": ("easeml_plpy.nodes.greenplum.greenplum_views", "removal_script"),
+    "check_engine": ("easeml_db.postgres.nodes.engines", "check_engine"),
     "list_schedulers": ("easeml_db.decisions.hopper.schedulers.registry", "list_schedulers"),
 }
 

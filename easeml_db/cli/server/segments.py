@@ -12,10 +12,9 @@ from easeml_db.cli.terminal.listing import group_options, listing_group, read_ro
 from easeml_db.cli.terminal.output import print_json, print_rows, say
 from easeml_db.cli.terminal.statements import Connection, call, rows
 from easeml_db.errors import EasemlError, InvalidArgument
-from easeml_db.postgres.nodes.citus_coordinator.connections import install_delegated
-from easeml_db.postgres.nodes.greenplum.facts import installation
-from easeml_db.postgres.nodes.node_installation import check_installer, update_segment
-from easeml_db.postgres.nodes.nodes import CITUS, GREENPLUM, OWN_DDL, Node, execute_script, hold, look_at, visited
+from easeml_db.postgres.nodes.engines import DEFAULT, ENGINES, engines_of, place_of
+from easeml_db.postgres.nodes.node_installation import check_installer
+from easeml_db.postgres.nodes.nodes import Node, execute_script, hold, look_at, visited
 
 COLUMNS = {
     "segment_name": "segment", "service": "service", "n_slots": "slots", "n_active_slots": "active",
@@ -35,6 +34,16 @@ def _print(dsn: str | None, as_json: bool) -> None:
     print_rows(found, as_json=as_json, empty="no segments", columns=shown)
 
 
+def _servers() -> str:
+    """Return what the engines are, for a help text."""
+    return ", ".join(f"{name}: {place_of(name).SERVER}" for name in ENGINES)
+
+
+def _contents() -> str:
+    """Return what contents are, for a help text."""
+    return ", ".join(content for name in ENGINES if (content := place_of(name).CONTENT))
+
+
 def _any(found: list[dict[str, object]], key: str) -> bool:
     return any(row[key] for row in found)
 
@@ -45,13 +54,8 @@ segments = listing_group("segment", "List segments (without a command), or add, 
 @segments.command("add")
 @click.argument("name", metavar="SEGMENT")
 @click.option("--service", help="Another server, by its name in pg_service.conf (default: a part of this server).")
-@click.option(
-    "--engine", default="postgres", help="What that server is: postgres (default), citus: a worker, or greenplum."
-)
-@click.option(
-    "--content", type=int,
-    help="Of a cluster's coordinator: which segment of Greenplum (0, 1, ...), which worker of Citus (its groupid).",
-)  # fmt: skip
+@click.option("--engine", default=DEFAULT, help=f"What that server is: {_servers()}.")
+@click.option("--content", type=int, help=f"Of a cluster's coordinator: {_contents()}.")
 @group_options
 def add(name: str, service: str | None, engine: str, content: int | None, dsn: str | None, as_json: bool) -> None:
     """Add SEGMENT: a place that holds partitions; give it slots next. Another server is checked first."""
@@ -76,38 +80,25 @@ def check(place: str, dsn: str | None, as_json: bool) -> None:
 @segments.command("install")
 @click.argument("service")
 @click.option("--grant", "role", help="Role by which the coordinator works there: made a member of easeml_segment.")
+@click.option("--engine", type=click.Choice(list(ENGINES)), default=DEFAULT, help=f"What SERVICE is: {_servers()}.")
 @click.option(
-    "--engine", type=click.Choice(["postgres", CITUS, GREENPLUM]), default="postgres",
-    help="greenplum: SERVICE is the coordinator of a Greenplum cluster (default: postgres).",
-)  # fmt: skip
-@click.option(
-    "--delegated", "is_delegated", is_flag=True,
+    "--delegated", "through_coordinator", is_flag=True,
     help="With --engine citus: SERVICE is the cluster's coordinator, and installs it on all workers.",
 )  # fmt: skip
-def install_segment(service: str, role: str | None, engine: str, is_delegated: bool) -> None:
+def install_segment(service: str, role: str | None, engine: str, through_coordinator: bool) -> None:
     """Create the extension easeml_segment on the server of SERVICE, whose role must be a superuser there."""
-    if is_delegated and engine != CITUS:
+    ways = engines_of(engine)
+    if through_coordinator and len(ways) == 1:
         raise InvalidArgument("--delegated: expected --engine citus", hint="Other clusters need no such thing.")
+    kind = ways[through_coordinator]
     with visited(service) as connection:
         check_installer(service, connection, role)
-        if engine == GREENPLUM:
-            (said,) = [row["version"] for row in connection.execute("SELECT version()")]
-            script = installation(said)
-            connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
-            connection.execute(script.encode())
-        elif is_delegated:
-            install_delegated(connection)
-        else:
-            connection.execute(OWN_DDL)
-            connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
-            update_segment(service, connection)
+        kind.install(service, connection)
         if role is not None:
             connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
-    more = {GREENPLUM: f" --engine {GREENPLUM} --content 0", CITUS: f" --engine {CITUS}"}.get(engine, "")
-    more += " --content 1" if is_delegated else ""
     say(
         "easeml_segment is installed there; now, with the service by which the coordinator works there"
-        f"{f' as role {role}' if role else ''}: easeml segment add NAME --service ...{more}"
+        f"{f' as role {role}' if role else ''}: easeml segment add NAME --service ...{kind.options}"
     )
 
 
@@ -136,7 +127,7 @@ def _look_at(connection: Connection, segment: str) -> None:
     if node.service is None:
         raise InvalidArgument(f"segment {segment} is a part of this server", hint="easeml doctor looks at that.")
     try:
-        facts = look_at(node.service, node.engine, node.content)
+        facts = look_at(node)
         call(connection, "note_segment", node.segment_id, Jsonb(facts), None)
         hold(node)
     except EasemlError as error:

@@ -19,7 +19,7 @@ import psycopg
 from easeml_db.errors import EasemlError, ServerUnavailable
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect
-from easeml_db.postgres.nodes.node_connections import Wire
+from easeml_db.postgres.nodes.node_connections import NodeConnection
 from easeml_db.postgres.nodes.node_rows import NodeRows
 from easeml_db.postgres.nodes.node_store import Connection, KnownState, NodeStore
 from easeml_db.postgres.nodes.nodes import Node
@@ -46,13 +46,13 @@ class Hop:
     is_ahead: bool
 
 
-class NodeHub:
+class NodeCache:
     """One node, with everything that the executor shares between the sessions of its slots."""
 
     def __init__(self, dsn: str, node: Node, in_use: StatesInUse) -> None:
         self.node, self.in_use, self.rows = node, in_use, NodeRows(node)
         self._dsn = dsn
-        self._sending, self._receiving = Wire(node, "states out"), Wire(node, "states in")
+        self._sending, self._receiving = NodeConnection(node, "states out"), NodeConnection(node, "states in")
         self._arriving: dict[int, asyncio.Task[None]] = {}  # states on their way here
         self._landed: dict[int, Hop] = {}  # those that came ahead of time, until a unit has asked for them
         self._n_units = 0
@@ -87,7 +87,7 @@ class NodeHub:
         async with self._heard(), self._sending.taken() as source:
             return await fetch_state(source, control, state, tenant)
 
-    def push(self, target: NodeHub, state: KnownState, lease_number: int) -> None:
+    def push(self, target: NodeCache, state: KnownState, lease_number: int) -> None:
         """Begin to copy a state to where it will be needed; if that fails, it is fetched when needed."""
         checkpoint_id = state.checkpoint_id
 
@@ -102,7 +102,7 @@ class NodeHub:
             target._arriving[checkpoint_id] = task = self._begin(push())
             task.add_done_callback(lambda _: target._arriving.pop(checkpoint_id, None))
 
-    def _note_landing(self, source: NodeHub, checkpoint_id: int, n_bytes: int, seconds: float) -> None:
+    def _note_landing(self, source: NodeCache, checkpoint_id: int, n_bytes: int, seconds: float) -> None:
         """Keep how a state came until its unit asks; states that no unit asks for any more are forgotten in turn.
 
         One that was there already has not come.

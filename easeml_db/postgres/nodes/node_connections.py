@@ -15,7 +15,7 @@ from easeml_db.postgres.nodes.nodes import Node, connect_to, unreachable
 SETTINGS = {"statement_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "10s", "jit": "off"}
 
 
-class Wire:
+class NodeConnection:
     """A connection to a node that is opened when it is needed, for one user at a time."""
 
     def __init__(self, node: Node, what: str) -> None:

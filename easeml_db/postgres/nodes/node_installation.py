@@ -10,6 +10,8 @@ from easeml_db.errors import NotAllowed, NotFound, VersionMismatch
 from easeml_db.postgres.versions import update_extension
 
 Connection = psycopg.Connection[dict[str, Any]]
+# A node of a Citus cluster keeps our extensions to itself; other servers ignore this setting.
+OWN_DDL = "SELECT set_config('citus.enable_ddl_propagation', 'off', false)"
 ROLE = "SELECT rolname::text AS name, rolsuper AS is_superuser FROM pg_catalog.pg_roles WHERE rolname = %s"
 
 
@@ -29,6 +31,13 @@ def check_installer(service: str, connection: Connection, grant: str | None) -> 
             f"service {service}: there is no role {grant} on that server",
             hint="On that server: CREATE ROLE with that name and LOGIN, then install again.",
         )
+
+
+def install_segment(service: str, connection: Connection) -> None:
+    """Create the extension of a node, or bring it to this version. Raises VersionMismatch."""
+    connection.execute(OWN_DDL)
+    connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
+    update_segment(service, connection)
 
 
 def update_segment(service: str, connection: Connection) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 
 from easeml_db.errors import RowsHeld, ServerUnavailable
-from easeml_db.postgres.nodes.node_connections import Wire
+from easeml_db.postgres.nodes.node_connections import NodeConnection
 from easeml_db.postgres.nodes.node_store import Connection, NodeStore, Part
 from easeml_db.postgres.nodes.nodes import Node
 from easeml_db.postgres.nodes.packed_parts import bring_part, lost_part, read_data
@@ -47,7 +47,7 @@ class NodeRows:
         self.node = node
         self._known: set[Part] = set()
         self._bringing = asyncio.Lock()  # of two units that need the same rows, one brings them
-        self._sending = Wire(node, "rows out")
+        self._sending = NodeConnection(node, "rows out")
 
     def opened(self) -> None:
         """Note that a session was opened, because the server that answers may have been set up anew since."""

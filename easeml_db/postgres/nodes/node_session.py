@@ -26,7 +26,7 @@ from easeml_db.errors import (
     TrialFailed,
 )
 from easeml_db.postgres.connection import is_replaced, unit_error
-from easeml_db.postgres.nodes.node_cache import Hop, NodeHub
+from easeml_db.postgres.nodes.node_cache import Hop, NodeCache
 from easeml_db.postgres.nodes.node_orders import ends_epoch, later, mates_of, parts_of, recorded_order
 from easeml_db.postgres.nodes.node_rows import HERE, NodeRows, note_copy
 from easeml_db.postgres.nodes.node_store import Connection, KnownState, NodeStore
@@ -56,7 +56,7 @@ SELECT easeml.record_node_evaluation(%s::jsonb, %s::jsonb, %s::jsonb) AS recorde
     easeml.next_segments(%s::jsonb) AS segments, easeml.note_hop(%s::jsonb, %s::jsonb) AS noted
 """
 RECORD_PILOT = "SELECT easeml.record_pilot(%s::jsonb, %s, %s)"
-FindHub = Callable[[Connection, int], Awaitable[NodeHub]]
+FindCache = Callable[[Connection, int], Awaitable[NodeCache]]
 
 
 class _Unit(NamedTuple):
@@ -73,22 +73,22 @@ def _known(unit: dict[str, Any], state: dict[str, Any]) -> KnownState:
 
 
 class NodeUnitSession:
-    """Two connections, to the control server and to the node. `hubs` are the nodes by segment, this one among them;
-    `find_hub` gives that of a segment, also where none of its slots is in service."""
+    """Two connections, to the control server and to the node. `caches` are the nodes by segment, this one among them;
+    `find_cache` gives that of a segment, also where none of its slots is in service."""
 
     def __init__(
         self,
         slot_id: int,
         control: Connection,
         store: NodeStore,
-        hub: NodeHub,
-        hubs: Mapping[int, NodeHub],
-        find_hub: FindHub,
+        cache: NodeCache,
+        caches: Mapping[int, NodeCache],
+        find_cache: FindCache,
     ) -> None:
         self.slot_id = slot_id
-        self._control, self._hub, self._hubs = control, hub, hubs
+        self._control, self._cache, self._caches = control, cache, caches
         self._store, self._remote = store, store.connection
-        self._find_hub = find_hub
+        self._find_cache = find_cache
         self._is_cancelled = False
 
     @property
@@ -118,7 +118,7 @@ class NodeUnitSession:
                 await self.close()  # the next session looks at the node again
             found = unit_error(error)
             if isinstance(found, OutOfSpace):
-                self._hub.make_room(json.loads(text)["lease_number"])
+                self._cache.make_room(json.loads(text)["lease_number"])
             raise found from error
         except ServerUnavailable as error:  # in the midst of a transfer: the unit is blameless, and runs again
             raise SlotLost(str(error)) from error
@@ -161,7 +161,7 @@ class NodeUnitSession:
 
     async def _unit(self, procedure: str, text: str) -> Result:
         opened = (await self._one(self._control, OPEN, text))["opened"]
-        with self._hub.in_use.using(opened["new_checkpoint_id"]):
+        with self._cache.in_use.using(opened["new_checkpoint_id"]):
             order, began = json.loads(text), time.monotonic()
             hop = await self._prepare(order, text, opened)
             came = None if hop is None else json.dumps(asdict(hop))
@@ -199,7 +199,7 @@ class NodeUnitSession:
     async def _prepare(self, unit: dict[str, Any], text: str, opened: dict[str, Any]) -> Hop | None:
         """Bring the unit's rows and the state that it starts from to the node; return how the state came."""
         for part in parts_of(unit, opened):
-            copy = await self._hub.rows.need(self._control, self._store, part, self._rows_of)
+            copy = await self._cache.rows.need(self._control, self._store, part, self._rows_of)
             if copy is not None:
                 await note_copy(self._control, text, copy)
             self._check_cancelled()
@@ -210,37 +210,37 @@ class NodeUnitSession:
         state = opened["state"]
         if state is None:
             return None
-        landed = await self._hub.arrived(state["checkpoint_id"])
+        landed = await self._cache.arrived(state["checkpoint_id"])
         known = _known(unit, state)
         if await has_state(self._store, known):
             return landed
         return await self._fetch(unit, text, state, known)
 
     async def _rows_of(self, segment_id: int) -> NodeRows:
-        return (await self._find_hub(self._control, segment_id)).rows
+        return (await self._find_cache(self._control, segment_id)).rows
 
     async def _fetch(self, unit: dict[str, Any], text: str, state: dict[str, Any], known: KnownState) -> Hop | None:
         """Bring a state that is not on the node; return how it came, or None if it arrived by itself meanwhile."""
         lease_number, began = unit["lease_number"], time.monotonic()
         found: list[tuple[int, int]] = []
 
-        async def bring(hub: NodeHub) -> None:
-            if hub is self._hub:
+        async def bring(cache: NodeCache) -> None:
+            if cache is self._cache:
                 raise NotFound("it was looked for there")
-            n_bytes = await hub.send(self._store, known, lease_number)
+            n_bytes = await cache.send(self._store, known, lease_number)
             if not await has_state(self._store, known):
                 raise NotFound("it has another one under that number")
-            found.append((hub.node.segment_id, n_bytes))
+            found.append((cache.node.segment_id, n_bytes))
 
         if state["is_elsewhere"]:
-            await found_on_a_node(self._control, text, self._hubs, state["segments"], bring)
+            await found_on_a_node(self._control, text, self._caches, state["segments"], bring)
         else:
             source = ControlSource(self._control)
             found.append((HERE, await bring_state(source, self._store, known, lease_number)))
         ((segment_id, n_bytes),) = found
         if not n_bytes:
             return None
-        return Hop(segment_id, self._hub.node.segment_id, n_bytes, time.monotonic() - began, is_ahead=False)
+        return Hop(segment_id, self._cache.node.segment_id, n_bytes, time.monotonic() - began, is_ahead=False)
 
     # After
 
@@ -264,7 +264,7 @@ class NodeUnitSession:
         # The number is the one that was ordered, whatever the node says.
         state = _known(order, {**told, "checkpoint_id": opened["new_checkpoint_id"]})
         said = json.dumps({**told, "checkpoint_id": state.checkpoint_id})
-        segment_id, started_at = self._hub.node.segment_id, opened["started_at"]
+        segment_id, started_at = self._cache.node.segment_id, opened["started_at"]
         if not ends_epoch(order, opened):
             return await self._one(self._control, RECORD_TRAINING, text, hop, text, started_at, said, segment_id)
         async with self._control.transaction():
@@ -285,10 +285,10 @@ class NodeUnitSession:
     def _push(self, unit: dict[str, Any], state: dict[str, Any], wanted: list[int]) -> None:
         """Send the state ahead to the trial's next node, and to nodes that keep copies."""
         lease_number, known = unit["lease_number"], _known(unit, state)
-        self._hub.recorded(lease_number)
-        for target in (self._hubs.get(segment_id) for segment_id in wanted):
-            if target is not None and target is not self._hub:
-                self._hub.push(target, known, lease_number)
+        self._cache.recorded(lease_number)
+        for target in (self._caches.get(segment_id) for segment_id in wanted):
+            if target is not None and target is not self._cache:
+                self._cache.push(target, known, lease_number)
 
     @staticmethod
     async def _one(connection: Connection, statement: str, *values: object) -> dict[str, Any]:

@@ -6,26 +6,25 @@ Messages of the driver may name host and user, so they are passed on as an error
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from easeml_db import __version__
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, NotReady, ServerUnavailable, VersionMismatch
-from easeml_db.postgres.connection import MISSING, connect, connect_now, server_error
-from easeml_db.postgres.nodes.citus_coordinator import connections as delegated
-from easeml_db.postgres.nodes.greenplum import facts as greenplum
-from easeml_db.postgres.nodes.greenplum.connections import connect_segment
+from easeml_db.postgres.connection import MISSING, connect_now, server_error
+from easeml_db.postgres.nodes.engines import DEFAULT, engine_of
 from easeml_db.postgres.nodes.node_store import Facts, NodeStore
-from easeml_db.postgres.nodes.segment_store import FACTS, HOLD, SegmentStore
 
-# Of PostgreSQL 14 and newer, so they cannot be asked for before the version is known.
-NEWER_SETTINGS = ("client_connection_check_interval", "idle_session_timeout")
-NEWER_VERSION = 140000
+if TYPE_CHECKING:
+    from easeml_db.postgres.nodes.engine import Engine
+
+T = TypeVar("T")
 
 PATIENCE: dict[str, Any] = {
     "connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
@@ -34,11 +33,6 @@ PATIENCE: dict[str, Any] = {
 
 # What libpq says of a server that is there, but not for this user, password or database.
 REFUSED_LOGINS = ("no password supplied", "authentication failed", "does not exist", "pg_hba.conf", "permission denied")
-
-CITUS, GREENPLUM = "citus", "greenplum"
-# A node of a Citus cluster keeps our extensions to itself; other servers ignore this setting.
-OWN_DDL = "SELECT set_config('citus.enable_ddl_propagation', 'off', false)"
-OLDEST_CITUS = 12
 
 
 @dataclass(frozen=True)
@@ -51,8 +45,13 @@ class Node:
     segment_name: str
     service: str
     token: str
-    engine: str = "postgres"
+    engine: str = DEFAULT
     content: int | None = None
+
+    @property
+    def kind(self) -> Engine:
+        """Everything that only its kind of server knows."""
+        return engine_of(self.engine, self.content)
 
 
 def node_dsn(service: str) -> str:
@@ -60,9 +59,9 @@ def node_dsn(service: str) -> str:
     return make_conninfo(service=service, **PATIENCE)
 
 
-def check_facts(service: str, facts: Mapping[str, Any], engine: str = "postgres") -> None:
-    """Refuse a node of another version, one whose Python lacks packages that units need, and one that should be a Citus
-    worker and is not. Raises VersionMismatch, NotReady.
+def check_facts(service: str, facts: Mapping[str, Any], engine: Engine) -> None:
+    """Refuse a node of another version, one whose Python lacks packages that units need, and one that is not of its
+    engine. Raises VersionMismatch, NotReady.
     """
     found = {"extension easeml_segment": facts["extension"], "package easeml_plpy": facts["package"]}
     for name, version in found.items():
@@ -77,26 +76,7 @@ def check_facts(service: str, facts: Mapping[str, Any], engine: str = "postgres"
                 f"service {service}: its Python cannot import {name} ({package['fault']})",
                 hint="Install it for the Python of that server, and start the server again.",
             )
-    if engine == CITUS:
-        _check_worker(service, facts.get("citus"))
-
-
-def _check_worker(service: str, citus: Mapping[str, Any] | None) -> None:
-    if citus is None:
-        raise NotReady(
-            f"service {service}: its database has no extension citus, and its segment says engine => 'citus'",
-            hint="Name the database of the cluster in pg_service.conf, or add the segment with engine => 'postgres'.",
-        )
-    if int(citus["version"].partition(".")[0]) < OLDEST_CITUS:
-        raise VersionMismatch(
-            f"service {service}: its Citus is {citus['version']}, expected {OLDEST_CITUS} or newer",
-            hint="Update Citus on all nodes of the cluster.",
-        )
-    if citus["name"] is None:
-        raise NotReady(
-            f"service {service}: its Citus knows no cluster that it belongs to",
-            hint="On the coordinator: SELECT citus_add_node('host', port), start_metadata_sync_to_node('host', port).",
-        )
+    engine.check(service, facts)
 
 
 def node_error(service: str, error: psycopg.Error) -> EasemlError:
@@ -108,7 +88,7 @@ def node_error(service: str, error: psycopg.Error) -> EasemlError:
     if error.sqlstate in MISSING:
         return NotReady(
             f"service {service}: its database has no extension easeml_segment",
-            hint=f"easeml segment install {service} (of a Greenplum cluster: with --engine greenplum)",
+            hint=f"easeml segment install {service} (of a cluster: with its --engine)",
         )
     if error.sqlstate == "42501":
         hint = "On that server: GRANT easeml_segment TO the role that the service names."
@@ -138,28 +118,28 @@ def unreachable(service: str, text: str | None = None) -> ServerUnavailable:
     return ServerUnavailable(f"service {service}: the server cannot be reached", detail=text, hint=hint)
 
 
-def look_at(service: str, engine: str = "postgres", content: int | None = None) -> Facts:
-    """Return the facts that a node reports; `content`: which member of a cluster it is. Raises the reason if it cannot
-    be used.
-    """
-    with visited(service) as connection:
-        if content is not None:
-            cluster = greenplum if engine == GREENPLUM else delegated
-            facts: Facts = cluster.look_now(connection, content)
-        else:
-            row = connection.execute(FACTS).fetchone()
-            facts = {} if row is None else row["facts"]
-    check_facts(service, facts, engine)
+def look_at(node: Node) -> Facts:
+    """Return the facts that a node reports. Raises the reason if it cannot be used."""
+    facts = asyncio.run(_asked(node, lambda store: store.facts()))
+    check_facts(node.service, facts, node.kind)
     return facts
 
 
 def hold(node: Node) -> None:
     """Make the node serve this segment and no other. Raises NotAllowed if it serves another."""
-    with visited(node.service) as connection:
-        if node.content is not None:
-            (greenplum if node.engine == GREENPLUM else delegated).hold_now(connection, node.content, node.token)
-        else:
-            connection.execute(HOLD, [node.token])
+    asyncio.run(_asked(node, lambda store: store.hold(node.token)))
+
+
+async def _asked(node: Node, ask: Callable[[NodeStore], Awaitable[T]]) -> T:
+    """Open a session about a node for a moment; its errors come out as the project's."""
+    try:
+        store = await connect_to(node, "easeml segments", {})
+        try:
+            return await ask(store)
+        finally:
+            await store.connection.close()
+    except psycopg.Error as error:
+        raise node_error(node.service, error) from error
 
 
 @contextmanager
@@ -185,29 +165,10 @@ def execute_script(service: str, script: bytes) -> None:
 
 async def connect_to(node: Node, application_name: str, settings: Mapping[str, str]) -> NodeStore:
     """Open an autocommit connection to a node, or to the cluster about the segment that it is; return its store."""
-    if node.content is None:
-        return SegmentStore(await connect_node(node.service, application_name, settings))
     try:
-        opened = connect_segment if node.engine == GREENPLUM else delegated.connect_worker
-        return await opened(node_dsn(node.service), node.content, application_name, settings)
+        return await node.kind.connect(node_dsn(node.service), node.content, application_name, settings)
     except ServerUnavailable as error:
         raise _of_connecting(node.service, error) from error
-
-
-async def connect_node(
-    service: str, application_name: str, settings: Mapping[str, str]
-) -> psycopg.AsyncConnection[dict[str, Any]]:
-    """Open an autocommit connection to a node with settings, of which an old server may lack some."""
-    old = {name: value for name, value in settings.items() if name not in NEWER_SETTINGS}
-    try:
-        connection = await connect(node_dsn(service), application_name, **old)
-    except ServerUnavailable as error:
-        raise _of_connecting(service, error) from error
-    if connection.info.server_version >= NEWER_VERSION:
-        for name in NEWER_SETTINGS:
-            if name in settings:
-                await connection.execute("SELECT set_config(%s, %s, false)", [name, settings[name]])
-    return connection
 
 
 def _of_connecting(service: str, error: ServerUnavailable) -> EasemlError:

@@ -10,7 +10,7 @@ import psycopg
 
 from easeml_db.errors import CorruptCheckpoint, NotFound, RowsHeld, ServerUnavailable, StaleLease
 from easeml_db.postgres.connection import unit_error
-from easeml_db.postgres.nodes.node_cache import NodeHub
+from easeml_db.postgres.nodes.node_cache import NodeCache
 from easeml_db.postgres.nodes.node_store import Connection, KnownState
 from easeml_db.postgres.sessions.slot_session import SlotSession
 from easeml_db.postgres.sessions.unit_session import Result
@@ -27,26 +27,26 @@ FROM easeml.trials t JOIN easeml.checkpoints c USING (checkpoint_id) WHERE t.tri
 
 
 async def found_on_a_node(
-    control: Connection, text: str, hubs: Mapping[int, NodeHub], segments: Sequence[int],
-    bring: Callable[[NodeHub], Awaitable[object]],
+    control: Connection, text: str, caches: Mapping[int, NodeCache], segments: Sequence[int],
+    bring: Callable[[NodeCache], Awaitable[object]],
 ) -> None:  # fmt: skip
     """Bring a state from a node that has it; nodes on which it was made come first. Raises RowsHeld if a node that does
     not answer may come back, StaleLease once the trial is rewound.
     """
-    silent: list[NodeHub] = []
-    for segment_id in [*segments, *(each for each in hubs if each not in segments)]:
-        hub = hubs.get(segment_id)
-        if hub is None:
+    silent: list[NodeCache] = []
+    for segment_id in [*segments, *(each for each in caches if each not in segments)]:
+        cache = caches.get(segment_id)
+        if cache is None:
             continue
         try:
-            await bring(hub)
+            await bring(cache)
         except (NotFound, CorruptCheckpoint):
             continue
         except ServerUnavailable:
-            silent += [hub] if segment_id in segments else []
+            silent += [cache] if segment_id in segments else []
         else:
             return
-    waited_for = next((hub for hub in silent if hub.silent_seconds() < PATIENCE_SECONDS), None)
+    waited_for = next((cache for cache in silent if cache.silent_seconds() < PATIENCE_SECONDS), None)
     if waited_for is not None:
         raise RowsHeld(f"segment {waited_for.node.segment_name}, which has the state, does not answer")
     await control.execute(REWIND, [text])
@@ -57,11 +57,11 @@ async def found_on_a_node(
 class FetchingSession(SlotSession):
     """The session of a slot on this server, where trials also come from nodes."""
 
-    hubs: Mapping[int, NodeHub]
+    caches: Mapping[int, NodeCache]
 
     async def call(self, procedure: str, text: str) -> Result:
         """Do an order, once the state that it starts from is here."""
-        if self.hubs and procedure in ("train_unit", "train_batch"):
+        if self.caches and procedure in ("train_unit", "train_batch"):
             order = json.loads(text)
             try:
                 for unit in order.get("batch", [order]):
@@ -77,9 +77,9 @@ class FetchingSession(SlotSession):
 
         known = KnownState(row["checkpoint_id"], row["trial_id"], row["n_bytes"], row["sha256"])
 
-        async def bring(hub: NodeHub) -> None:
+        async def bring(cache: NodeCache) -> None:
             async with self._connection.transaction():
-                if not await hub.send_here(self._connection, known, row["tenant"]):
+                if not await cache.send_here(self._connection, known, row["tenant"]):
                     raise NotFound("it is not there")
 
-        await found_on_a_node(self._connection, json.dumps(unit), self.hubs, row["segments"], bring)
+        await found_on_a_node(self._connection, json.dumps(unit), self.caches, row["segments"], bring)

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from easeml_db.postgres.nodes.node_store import Connection
-from easeml_db.postgres.on_nodes.node_works import NodeWork, Told, all_of
+from easeml_db.postgres.nodes.node_works import NodeWork, Told, all_of
 
 STEP = "SELECT easeml_segment.drift_on_node(%s, %s::jsonb) AS found"
 SETTLE = "SELECT easeml.settle_drift(%s, %s::jsonb) AS settled"

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from easeml_db.errors import InvalidArgument, NotReady
 from easeml_db.postgres.nodes.node_store import Connection
+from easeml_db.postgres.nodes.node_works import NodeWork, Told, all_of
 from easeml_db.postgres.on_nodes.gathering import gather, homes_of
-from easeml_db.postgres.on_nodes.node_works import NodeWork, Told, all_of
 
 EXPLAIN = "SELECT easeml_segment.explain_on_node(%s::jsonb) AS found"
 Rows = Sequence[Mapping[str, Any]]

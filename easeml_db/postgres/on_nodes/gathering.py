@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from easeml_db.errors import NotReady
 from easeml_db.postgres.nodes.node_rows import RowCopy, note_copy
 from easeml_db.postgres.nodes.node_store import Connection, Part
+from easeml_db.postgres.nodes.node_works import NodeWork, Told, told_by
 from easeml_db.postgres.nodes.packed_parts import bring_part
-from easeml_db.postgres.on_nodes.node_works import NodeWork, Told, told_by
 
 
 def homes_of(told: Told, works: Mapping[str, NodeWork]) -> dict[int, NodeWork]:

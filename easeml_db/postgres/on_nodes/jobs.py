@@ -8,24 +8,23 @@ the control server.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from psycopg import sql
 
 from easeml_db.errors import NotFound, SlotLost
 from easeml_db.postgres.connection import connect
+from easeml_db.postgres.nodes.engine import Reading
 from easeml_db.postgres.nodes.node_store import Connection, KnownState
+from easeml_db.postgres.nodes.node_works import SETTINGS, NodeWork, Told, all_of, node_work, told_by
 from easeml_db.postgres.nodes.nodes import Node
 from easeml_db.postgres.nodes.segment_store import ControlSource
 from easeml_db.postgres.nodes.states_in_use import StatesInUse
 from easeml_db.postgres.nodes.transfers import bring_state
-from easeml_db.postgres.on_nodes.citus import Resolved, resolve
-from easeml_db.postgres.on_nodes.clusters import each_cluster_once
 from easeml_db.postgres.on_nodes.drifting import measured
 from easeml_db.postgres.on_nodes.explaining import explained
-from easeml_db.postgres.on_nodes.node_sessions import SETTINGS, node_work
-from easeml_db.postgres.on_nodes.node_works import NodeWork, Told, all_of, told_by
+from easeml_db.postgres.on_nodes.named_tables import each_cluster_once, reading, resolve
 from easeml_db.postgres.on_nodes.replaying import replay
 from easeml_db.postgres.on_nodes.temporary_rows import bring_rows, columns_of
 
@@ -51,7 +50,7 @@ async def do_job(dsn: str, told: Told, lease_number: int, in_use: StatesInUse) -
     async with AsyncExitStack() as stack:
         if told["kind"] not in STATELESS:
             stack.enter_context(in_use.using(told["checkpoint_id"]))
-        resolved = await resolve(told)
+        readings = await resolve(told)
         if told["kind"] == "predictions":
             told["nodes"] = {name: told["nodes"][name] for name in told["places"]}
         elif told["kind"] == "drift":
@@ -68,12 +67,12 @@ async def do_job(dsn: str, told: Told, lease_number: int, in_use: StatesInUse) -
             await _answers(control, told, works, lease_number)
         elif told["kind"] == "predictions":
             works = await each_cluster_once(told, works)
-            await _finish(control, told, await _predictions(told, works, resolved), lease_number)
+            await _finish(control, told, await _predictions(told, works, readings), lease_number)
         elif told["kind"] == "explanation":
             found = await explained(control, told, _told_to_nodes(told), works)
             await _finish(control, told, found, lease_number)
         elif told["kind"] == "drift":
-            async with resolved.read():
+            async with reading(readings):
                 rows = await measured(control, told, works)
             await _finish(control, told, rows, lease_number)
         else:
@@ -127,7 +126,7 @@ async def _answers(control: Connection, told: Told, works: Works, lease_number: 
         await _finish(control, told, {"n_rows": n_rows}, lease_number)
 
 
-async def _predictions(told: Told, works: Works, resolved: Resolved) -> Told:
+async def _predictions(told: Told, works: Works, readings: Sequence[Reading]) -> Told:
     """Have tables predicted; return how many rows there are.
 
     Nodes commit one after the other. If one goes away in that very moment, the job is done again, and finds what the
@@ -136,7 +135,7 @@ async def _predictions(told: Told, works: Works, resolved: Resolved) -> Told:
     async with AsyncExitStack() as stack:
         for work in works.values():
             await stack.enter_async_context(work.connection.transaction())
-        async with resolved.read():
+        async with reading(readings):
             n_rows = await _on_all(works, PREDICT, told, lambda name: _own(told, works[name]))
     return {"n_rows": n_rows}
 

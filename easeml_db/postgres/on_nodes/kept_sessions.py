@@ -19,9 +19,8 @@ from easeml_db.errors import EasemlError
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.nodes.node_store import Connection
+from easeml_db.postgres.nodes.node_works import SETTINGS, NodeWork, check_fit, open_work
 from easeml_db.postgres.nodes.nodes import Node
-from easeml_db.postgres.on_nodes.node_sessions import SETTINGS, check_fit, open_work
-from easeml_db.postgres.on_nodes.node_works import NodeWork
 
 KEPT_SECONDS = 10.0
 """Short, because whoever drops a database waits for its sessions."""

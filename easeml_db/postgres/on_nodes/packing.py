@@ -21,11 +21,12 @@ import psycopg
 from psycopg import sql
 
 from easeml_db.errors import EasemlError, NotAllowed, RowsHeld
+from easeml_db.postgres.nodes.engine import Reading
 from easeml_db.postgres.nodes.node_store import Arrival, Connection
+from easeml_db.postgres.nodes.node_works import NodeWork, Told, all_of, on_all, told_by
 from easeml_db.postgres.nodes.nodes import Node
-from easeml_db.postgres.on_nodes.citus import Resolved, resolve
 from easeml_db.postgres.on_nodes.kept_sessions import KeptSessions
-from easeml_db.postgres.on_nodes.node_works import NodeWork, Told, all_of, on_all, told_by
+from easeml_db.postgres.on_nodes.named_tables import reading, resolve
 from easeml_db.postgres.on_nodes.temporary_rows import bring_rows, columns_of, send_pieces
 
 # A name, and no advisory lock, which any role of the node could take: nobody else has sessions of the service's role.
@@ -51,11 +52,11 @@ SPLIT_BY = ("split_column", "time_column", "group_column")
 ORDER_TYPES = ("tid", "text", "int4", "int4")
 
 
-class SpreadPacking:
+class PackingOnNodes:
     """The sessions of one packing, and what is known of the dataset so far. `told` grows from step to step."""
 
-    def __init__(self, control: Connection, told: Told, resolved: Resolved) -> None:
-        self._control, self._told, self._resolved = control, told, resolved
+    def __init__(self, control: Connection, told: Told, readings: Sequence[Reading]) -> None:
+        self._control, self._told, self._readings = control, told, readings
         self._works: dict[str, NodeWork] = {}
         self._row_places: Mapping[str, str] = {}  # of images that the sessions of the nodes hold
 
@@ -128,7 +129,7 @@ class SpreadPacking:
 
     async def _read(self) -> None:
         """Have all rows read, and settle what the dataset is and where each row goes."""
-        async with self._resolved.read():
+        async with reading(self._readings):
             await all_of([self._settle("begin", []), self._read_source()])
         if not self._row_places:
             await self._deal()
@@ -236,9 +237,9 @@ async def pack_dataset(dsn: str, told: Told, lease_number: int, sessions: KeptSe
     """Pack a dataset of rows on nodes, and record it. Raises EasemlError."""
     async with AsyncExitStack() as stack:
         control = (await stack.enter_async_context(sessions.control(dsn))).connection
-        resolved = await resolve(told)
+        readings = await resolve(told)
         check_holders(told)
-        packing = SpreadPacking(control, told, resolved)
+        packing = PackingOnNodes(control, told, readings)
         await packing.open(stack, sessions)
         try:
             async with control.transaction():

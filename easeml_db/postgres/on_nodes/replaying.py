@@ -13,10 +13,10 @@ from itertools import groupby
 from easeml_db.errors import EasemlError
 from easeml_db.postgres.nodes.node_orders import mates_of, splits_of
 from easeml_db.postgres.nodes.node_store import Connection, KnownState
+from easeml_db.postgres.nodes.node_works import NodeWork, Told, told_by
 from easeml_db.postgres.nodes.states_in_use import StatesInUse
 from easeml_db.postgres.nodes.transfers import bring_known, bring_state
 from easeml_db.postgres.on_nodes.gathering import gather, homes_of
-from easeml_db.postgres.on_nodes.node_works import NodeWork, Told, told_by
 
 CHECK = "SELECT easeml_segment.check_part(%s, %s, %s)"
 TRAIN, TRAIN_ROUND = "train_on_node", "train_round_on_node"

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from psycopg import sql
 
 from easeml_db.postgres.nodes.node_store import Arrival, Connection, NodeStore
+from easeml_db.postgres.nodes.node_works import Columns, NodeWork, told_by
 from easeml_db.postgres.nodes.row_copies import copy_rows
-from easeml_db.postgres.on_nodes.node_works import Columns, NodeWork, told_by
 
 PAGES = "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::bigint AS n"
 COLUMNS = """

@@ -18,11 +18,10 @@ from easeml_db.errors import EasemlError, NotReady, StaleLease
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect, unit_error
 from easeml_db.postgres.nodes.node_store import Connection
+from easeml_db.postgres.nodes.node_works import PASSING, SETTINGS, Told
 from easeml_db.postgres.nodes.states_in_use import StatesInUse
 from easeml_db.postgres.on_nodes.jobs import do_job
 from easeml_db.postgres.on_nodes.kept_sessions import KeptSessions
-from easeml_db.postgres.on_nodes.node_sessions import SETTINGS
-from easeml_db.postgres.on_nodes.node_works import PASSING, Told
 from easeml_db.postgres.on_nodes.packing import pack_dataset
 from easeml_db.postgres.stores.store_session import LOCK_TIMEOUT, StoreSession
 

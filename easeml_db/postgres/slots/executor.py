@@ -22,9 +22,9 @@ from easeml_db.coordinator.ports.messages import (
 from easeml_db.decisions.trial_groups.measuring import Sample
 from easeml_db.errors import EasemlError, SlotLost, from_sqlstate
 from easeml_db.postgres import background
-from easeml_db.postgres.nodes.engines import Engine
 from easeml_db.postgres.sessions.gang_call import GangCall, Outcome, Tokens
 from easeml_db.postgres.sessions.unit_session import Result, UnitSession
+from easeml_db.postgres.slots.servers import Servers
 from easeml_db.words.topology import Slot
 from easeml_db.words.training_unit import PILOT
 
@@ -45,9 +45,9 @@ class PostgresExecutor:
     """
 
     def __init__(
-        self, engine: Engine, deliver: Callable[[Message], None], *, unit_lease_seconds: float = UNIT_LEASE_SECONDS
+        self, servers: Servers, deliver: Callable[[Message], None], *, unit_lease_seconds: float = UNIT_LEASE_SECONDS
     ) -> None:
-        self._engine, self._deliver = engine, deliver
+        self._servers, self._deliver = servers, deliver
         self._patience_seconds = PATIENCE * unit_lease_seconds
         self._tokens = Tokens()
         self._watching: asyncio.Task[None] | None = None
@@ -94,7 +94,7 @@ class PostgresExecutor:
         for task in (self._watching, *self._asking):
             if task is not None:
                 task.cancel()
-        await self._engine.close()
+        await self._servers.close()
 
     async def _run(self, order: Order) -> None:
         await self._has_asked(order.slot_ids)
@@ -156,7 +156,7 @@ class PostgresExecutor:
             if slot_id not in self._slots:
                 continue
             with contextlib.suppress(EasemlError, psycopg.Error):  # the call says so
-                self._sessions[slot_id] = await self._engine.open_session(self._slots[slot_id])
+                self._sessions[slot_id] = await self._servers.open_session(self._slots[slot_id])
 
     def _begin_to_connect(self, slot_id: int) -> None:
         """Open the slot's session in the background, unless that is under way."""
@@ -170,7 +170,7 @@ class PostgresExecutor:
             if slot_id not in self._slots:
                 return
             try:
-                self._sessions[slot_id] = await self._engine.open_session(self._slots[slot_id])
+                self._sessions[slot_id] = await self._servers.open_session(self._slots[slot_id])
             except (EasemlError, psycopg.Error) as error:
                 if attempt == SILENT_ATTEMPTS:
                     self._deliver(SlotWaiting(slot_id, f"its session cannot be opened: {error}"))
@@ -185,7 +185,7 @@ class PostgresExecutor:
             await asyncio.sleep(WATCH_SECONDS)
             sessions = {slot_id: self._sessions[slot_id] for slot_id in self._orders if slot_id in self._sessions}
             pids = {slot_id: session.pid for slot_id, session in sessions.items() if not session.is_closed}
-            for slot_id in await self._engine.given_up(pids):
+            for slot_id in await self._servers.given_up(pids):
                 await self._give_up(slot_id)
 
     async def _give_up(self, slot_id: int) -> None:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
 
 from easeml_db.errors import EasemlError
 from easeml_db.postgres.connection import connect
-from easeml_db.postgres.nodes.citus_coordinator.session import DelegatedUnitSession
-from easeml_db.postgres.nodes.greenplum.session import GreenplumUnitSession
-from easeml_db.postgres.nodes.greenplum.watching import ClusterWatch
-from easeml_db.postgres.nodes.node_cache import NodeHub
-from easeml_db.postgres.nodes.node_session import NodeUnitSession
+from easeml_db.postgres.nodes.node_cache import NodeCache
 from easeml_db.postgres.nodes.node_store import Connection, NodeStore
-from easeml_db.postgres.nodes.nodes import CITUS, GREENPLUM, Node, check_facts, connect_to, node_dsn, node_error
+from easeml_db.postgres.nodes.nodes import Node, check_facts, connect_to, node_dsn, node_error
 from easeml_db.postgres.nodes.state_search import FetchingSession
 from easeml_db.postgres.nodes.states_in_use import StatesInUse
 from easeml_db.postgres.sessions.slot_session import SETTINGS, open_session
@@ -30,27 +26,14 @@ READ_NODE = """
 SELECT segment_id, segment_name, service, token, engine, content FROM easeml.segments WHERE segment_id = %s
 """
 NOTE = "SELECT easeml.note_segment(%s, %s, %s)"
-CLUSTERS: Mapping[str, type[NodeUnitSession]] = {GREENPLUM: GreenplumUnitSession, CITUS: DelegatedUnitSession}
-"""Those of segments that are reached through the coordinator of their cluster, by engine."""
 WATCH_SECONDS = 5.0
-
-
-class Stuck(Protocol):
-    """A watch on units that give no sign of life."""
-
-    async def given_up(self, pids: Mapping[int, int]) -> dict[int, float]:
-        """Return the slots to give up, with their seconds of silence; this takes long if a server does not answer."""
-
-    async def close(self) -> None:
-        """Close its session."""
 
 
 class NodeWatch:
     """Looks after the units on a node. One that cannot be asked for the lease of a unit has all its slots given up."""
 
     def __init__(self, node: Node, unit_lease_seconds: float) -> None:
-        dsn = node_dsn(node.service)
-        self._stuck: Stuck = StuckUnits(dsn, unit_lease_seconds) if node.content is None else ClusterWatch(dsn)
+        self._stuck = node.kind.watch(node_dsn(node.service), unit_lease_seconds)
         self._lease_seconds = unit_lease_seconds
         self._silent_since: float | None = None
 
@@ -72,12 +55,12 @@ class NodeWatch:
 
 
 class Servers:
-    """An engine for slots of this server and of nodes alike."""
+    """Sessions for slots of this server and of nodes alike."""
 
     def __init__(self, dsn: str, unit_lease_seconds: float, in_use: StatesInUse) -> None:
         self._dsn, self._unit_lease_seconds, self._in_use = dsn, unit_lease_seconds, in_use
         self._stuck = StuckUnits(dsn, unit_lease_seconds)
-        self._hubs: dict[int, NodeHub] = {}
+        self._caches: dict[int, NodeCache] = {}
         self._watches: dict[int, NodeWatch] = {}
         self._segments: dict[int, int] = {}  # of slots on nodes
 
@@ -85,19 +68,18 @@ class Servers:
         """Open and warm the session of a slot. Raises EasemlError or psycopg.Error."""
         if slot.service is None:
             session = await open_session(self._dsn, slot.slot_id, FetchingSession)
-            session.hubs = self._hubs
+            session.caches = self._caches
             return session
         control = await connect(self._dsn, f"easeml slot {slot.slot_id}", **SETTINGS)
         try:
-            hub = await self._hub_of(control, slot.segment_id)
-            remote = await self._open_remote(control, hub.node, slot.slot_id)
+            cache = await self._cache_of(control, slot.segment_id)
+            remote = await self._open_remote(control, cache.node, slot.slot_id)
         except BaseException:
             await control.close()
             raise
-        hub.opened()
+        cache.opened()
         self._segments[slot.slot_id] = slot.segment_id
-        kind = NodeUnitSession if hub.node.content is None else CLUSTERS[hub.node.engine]
-        there = kind(slot.slot_id, control, remote, hub, self._hubs, self._hub_of)
+        there = cache.node.kind.session(slot.slot_id, control, remote, cache, self._caches, self._cache_of)
         await there.show_idle()
         return there
 
@@ -114,17 +96,17 @@ class Servers:
 
     async def close(self) -> None:
         """Close the resources that the sessions of all slots share."""
-        closing = [self._stuck.close(), *(hub.close() for hub in self._hubs.values())]
+        closing = [self._stuck.close(), *(cache.close() for cache in self._caches.values())]
         await asyncio.gather(*closing, *(watch.close() for watch in self._watches.values()))
 
-    async def _hub_of(self, control: Connection, segment_id: int) -> NodeHub:
+    async def _cache_of(self, control: Connection, segment_id: int) -> NodeCache:
         row: dict[str, Any] | None = await (await control.execute(READ_NODE, [segment_id])).fetchone()
         node = Node(**(row or {}))
-        known = self._hubs.get(segment_id)
+        known = self._caches.get(segment_id)
         if known is None or known.node != node:
-            self._hubs[segment_id] = NodeHub(self._dsn, node, self._in_use)
+            self._caches[segment_id] = NodeCache(self._dsn, node, self._in_use)
             self._watches[segment_id] = NodeWatch(node, self._unit_lease_seconds)
-        return self._hubs[segment_id]
+        return self._caches[segment_id]
 
     async def _open_remote(self, control: Connection, node: Node, slot_id: int) -> NodeStore:
         """Open and warm a session on a node, and record the facts learnt about the node."""
@@ -147,7 +129,7 @@ class Servers:
     @staticmethod
     async def _check(control: Connection, remote: NodeStore, node: Node) -> None:
         facts = await remote.facts()
-        check_facts(node.service, facts, node.engine)
+        check_facts(node.service, facts, node.kind)
         await control.execute(NOTE, [node.segment_id, Jsonb(facts), None])
         await remote.hold(node.token)
         await remote.make_ready()

@@ -10,11 +10,11 @@ from tests.conformance.worlds.on_postgres import BREAK, WarmOnPostgres
 from tests.conformance.worlds.world import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from easeml_db.postgres.nodes.node_cache import NodeHub
+    from easeml_db.postgres.nodes.node_cache import NodeCache
     from tests.fixtures.sessions import Session
 
 # Nodes of every kind; those of a Citus cluster where EASEML_TEST_CITUS names one.
-ON_NODES = ("nodes", "delegated", "citus") if "real" in citus.KINDS else ("nodes", "delegated")
+ON_NODES = ("nodes", "citus_coordinator", "citus") if "real" in citus.KINDS else ("nodes", "citus_coordinator")
 
 
 class WarmOnNodes(WarmOnPostgres):
@@ -42,9 +42,9 @@ class WarmOnNodes(WarmOnPostgres):
             node.execute(BREAK, [f"easeml slot {slot_id}"])
 
     @property
-    def hubs(self) -> dict[int, NodeHub]:
+    def caches(self) -> dict[int, NodeCache]:
         """What the executor keeps of each node."""
-        return self.ports.executor._engine._hubs  # type: ignore[attr-defined, no-any-return]
+        return self.ports.executor._servers._caches  # type: ignore[attr-defined, no-any-return]
 
 
 class WarmOnCitus(WarmOnNodes):
@@ -53,12 +53,12 @@ class WarmOnCitus(WarmOnNodes):
     services = "pg_citus_"
 
 
-class WarmOnDelegated(WarmOnNodes):
+class WarmOnCitusCoordinator(WarmOnNodes):
     """The same on two workers of a Citus cluster of which only the coordinator is reached."""
 
     services = "pg_cluster_"
 
-    def __init__(self, database: Session, cluster: citus.Delegated) -> None:
+    def __init__(self, database: Session, cluster: citus.CitusCoordinator) -> None:
         self.cluster = cluster
         self._groups = dict(zip(("east", "west"), cluster.workers, strict=True))
         super().__init__(database, {name: cluster.workers[group] for name, group in self._groups.items()}, "citus")
@@ -94,6 +94,6 @@ class WarmOnGreenplum(WarmOnPostgres):
         self.cluster.execute(greenplum.BREAK, [f"easeml slot {slot_id}"])
 
     @property
-    def hubs(self) -> dict[int, NodeHub]:
+    def caches(self) -> dict[int, NodeCache]:
         """What the executor keeps of each segment."""
-        return self.ports.executor._engine._hubs  # type: ignore[attr-defined, no-any-return]
+        return self.ports.executor._servers._caches  # type: ignore[attr-defined, no-any-return]

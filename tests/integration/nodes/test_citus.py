@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.citus import FORMS, Cluster, Lookalike, add_segments, cluster_of, delegated_cluster, make_lookalike
+from tests.citus import FORMS, Cluster, Lookalike, add_segments, cluster_of, coordinator_of, make_lookalike
 from tests.nodes import NODE_ROLE, service_file
 
 if TYPE_CHECKING:
@@ -243,8 +243,8 @@ def test_a_control_server_that_is_the_coordinator_names_its_tables_as_sql_does(d
     row = database.rows("SELECT places, arguments ->> 'source' AS source FROM easeml.packings")
     assert row == [{"places": {"w1": ["public.tulips"]}, "source": "public.tulips"}]
     opened = database.value("SELECT easeml.open_packing(%s)", dataset_id)
-    assert sorted(opened["workers"]) == ["else", "w1"]
-    assert opened["workers"]["w1"]["engine"] == "citus"
+    assert sorted(opened["peers"]) == ["else", "w1"]
+    assert opened["peers"]["w1"]["engine"] == "citus"
     database.execute("SELECT easeml.drop_dataset('d')")
     database.execute(CREATE, ["d", "tulips", None])
     assert database.value("SELECT shuffle FROM easeml.packings") == "across"
@@ -264,7 +264,7 @@ def test_units_that_citus_delegates_are_recorded_once_whatever_is_cancelled_or_k
     here = database.value(SELECT_MODELS, "here")
     with coordinator(database):
         database.execute("CALL easeml.wait(%s)", [here])
-    with delegated_cluster(private_server) as cluster:
+    with coordinator_of(private_server) as cluster:
         dsns = {f"pg_worker{group}": dsn for group, dsn in cluster.dsns.items()}
         for group in cluster.workers:
             values = [f"w{group}", f"pg_worker{group}", group]

@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from easeml_db.errors import NotFound, ServerUnavailable, SlotLost
 from easeml_db.postgres.nodes import row_copies
-from easeml_db.postgres.nodes.node_cache import NodeHub
+from easeml_db.postgres.nodes.node_cache import NodeCache
 from easeml_db.postgres.nodes.node_store import KnownState
 from easeml_db.postgres.nodes.nodes import Node
 from easeml_db.postgres.nodes.states_in_use import StatesInUse
@@ -360,7 +360,7 @@ def test_a_transfer_from_a_server_that_has_stopped_answering_is_given_up(
     """Its connection stays, so nothing but the time says that nobody answers there."""
     monkeypatch.setattr(row_copies, "SILENCE_SECONDS", 0.5)
     told = opened(control, ask(control, "replay", trials[FIRST]))
-    east, west = (NodeHub(control.dsn, Node(**told["nodes"][name]), StatesInUse()) for name in ("east", "west"))
+    east, west = (NodeCache(control.dsn, Node(**told["nodes"][name]), StatesInUse()) for name in ("east", "west"))
     state = KnownState(1_000_000, trials[FIRST], 10, "0" * 64)
 
     async def send() -> None:
@@ -377,8 +377,8 @@ def test_a_transfer_from_a_server_that_has_stopped_answering_is_given_up(
         async with west._receiving.taken() as target:  # both are of use again
             with pytest.raises(NotFound):
                 await east.send(target, state, lease_number(control))
-        for hub in (east, west):
-            await hub.close()
+        for cache in (east, west):
+            await cache.close()
 
     asyncio.run(asyncio.wait_for(send(), 120))
 
@@ -388,18 +388,18 @@ def test_the_state_of_a_replay_is_no_garbage(
 ) -> None:
     job_id, lease, in_use = ask(control, "replay", trials[FIRST]), lease_number(control), StatesInUse()
     told = opened(control, job_id)
-    hubs = [NodeHub(control.dsn, Node(**told["nodes"][name]), in_use) for name in nodes]
+    caches = [NodeCache(control.dsn, Node(**told["nodes"][name]), in_use) for name in nodes]
 
     async def work() -> int:
         job = asyncio.create_task(do_job(control.dsn, told, lease, in_use))
         n_sweeps = 0
         while not job.done():
-            for hub in hubs:
-                await hub.sweep(lease)
+            for cache in caches:
+                await cache.sweep(lease)
             n_sweeps += 1
         await job
-        for hub in hubs:
-            await hub.close()
+        for cache in caches:
+            await cache.close()
         return n_sweeps
 
     assert asyncio.run(work()) > 1

@@ -15,7 +15,8 @@ from psycopg.types.json import Jsonb
 from easeml_db.cli import commands
 from easeml_db.errors import InvalidArgument, NotAllowed, NotFound, NotReady, ServerUnavailable, VersionMismatch
 from easeml_db.local.server import Embedded
-from easeml_db.postgres.nodes.nodes import check_facts, look_at, node_error
+from easeml_db.postgres.nodes.engines import engine_of
+from easeml_db.postgres.nodes.nodes import Node, check_facts, look_at, node_error
 from tests.citus import GROUPS, make_lookalike
 from tests.fixtures.databases import temporary_database
 from tests.fixtures.sessions import Session
@@ -96,7 +97,7 @@ def test_a_role_without_rights_on_the_node_is_told_what_it_lacks(services: dict[
     dsn = psycopg.conninfo.make_conninfo(services["pg_east"].dsn, user="stranger")
     path.write_text(path.read_text() + section("pg_stranger", dsn))
     with pytest.raises(NotAllowed, match="may not use easeml_segment"):
-        look_at("pg_stranger")
+        look_at(Node(2, "stranger", "pg_stranger", "token"))
 
 
 @pytest.mark.parametrize(
@@ -173,26 +174,26 @@ def test_a_server_that_never_fitted_is_given_no_rows(control: Session, facts: di
 
 
 def test_a_node_of_another_version_or_without_torch_is_refused_by_name() -> None:
-    check_facts("pg_east", FACTS)
+    check_facts("pg_east", FACTS, engine_of("postgres", None))
     for name in ("extension", "package"):
         with pytest.raises(VersionMismatch, match=rf"service pg_east: its {name} easeml_\w+ is 0\.1\.9"):
-            check_facts("pg_east", FACTS | {name: "0.1.9"})
+            check_facts("pg_east", FACTS | {name: "0.1.9"}, engine_of("postgres", None))
     lacking = FACTS | {
         "packages": {"torch": {"version": None, "fault": "ModuleNotFoundError: No module named 'torch'"}}
     }
     with pytest.raises(NotReady, match="cannot import torch"):
-        check_facts("pg_east", lacking)
+        check_facts("pg_east", lacking, engine_of("postgres", None))
 
 
 def test_a_worker_of_citus_is_one_of_a_cluster_and_of_a_version_that_is_known() -> None:
     citus = {"version": "12.1-1", "group": 1, "name": "127.0.0.1", "port": 9701}
-    check_facts("pg_w1", FACTS | {"citus": citus}, "citus")
+    check_facts("pg_w1", FACTS | {"citus": citus}, engine_of("citus", None))
     with pytest.raises(NotReady, match="service pg_w1: its database has no extension citus"):
-        check_facts("pg_w1", FACTS, "citus")
+        check_facts("pg_w1", FACTS, engine_of("citus", None))
     with pytest.raises(VersionMismatch, match=r"service pg_w1: its Citus is 11\.3-1, expected 12 or newer"):
-        check_facts("pg_w1", FACTS | {"citus": citus | {"version": "11.3-1"}}, "citus")
+        check_facts("pg_w1", FACTS | {"citus": citus | {"version": "11.3-1"}}, engine_of("citus", None))
     with pytest.raises(NotReady, match="service pg_w1: its Citus knows no cluster that it belongs to"):
-        check_facts("pg_w1", FACTS | {"citus": citus | {"name": None}}, "citus")
+        check_facts("pg_w1", FACTS | {"citus": citus | {"name": None}}, engine_of("citus", None))
 
 
 def test_a_worker_is_added_with_what_citus_says_of_it(control: Session, services: dict[str, Session]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from easeml_db.errors import EasemlError, InvalidArgument, InvalidData, NotAllowed, VersionMismatch
-from easeml_db.postgres.on_nodes.citus import placements_of
-from easeml_db.postgres.on_nodes.shards import OnNoSegment, Placed, Shard, ShardPlacement, Worker, gone, shards_of
+from easeml_db.postgres.nodes.citus.shards import OnNoSegment, Placed, Shard, ShardPlacement, Worker, gone, shards_of
+from easeml_db.postgres.nodes.citus.tables import placements_of
 
 COLUMNS = (
     "relation", "kind", "method", "partition_method", "replication_model", "colocation", "is_readable", "shard_id",

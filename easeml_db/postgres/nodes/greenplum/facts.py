@@ -41,12 +41,17 @@ def server_query(content: int) -> sql.Composed:
 
 def segment_query(content: int, found: Row) -> sql.Composed:
     """Return the query of what a segment's Python says. Raises NotFound where there is no such segment."""
+    check_key(content, found)
+    return sql.SQL(ON_SEGMENT).format(content=sql.Literal(content), key=sql.Literal(found["key"]))
+
+
+def check_key(content: int, found: Row) -> None:
+    """Refuse a segment that is not there. Raises NotFound."""
     if found["key"] is None:
         n_segments = found["n_segments"]
         raise NotFound(
             f"its cluster has no segment {content}, it has {n_segments}", hint=f"content: 0 to {n_segments - 1}."
         )
-    return sql.SQL(ON_SEGMENT).format(content=sql.Literal(content), key=sql.Literal(found["key"]))
 
 
 def facts_of(content: int, found: Row, told: str) -> Facts:
@@ -80,20 +85,6 @@ def hold_query(content: int, token: str) -> sql.Composed:
 def holder_query(content: int) -> sql.Composed:
     """Return the query of whom a segment serves."""
     return sql.SQL(HOLDER).format(content=sql.Literal(content))
-
-
-def look_now(connection: psycopg.Connection[dict[str, Any]], content: int) -> Facts:
-    """Return what a segment says, through a plain connection. Raises what is against it, psycopg.Error."""
-    found = connection.execute(server_query(content)).fetchone() or {}
-    told = connection.execute(segment_query(content, found)).fetchone() or {}
-    return facts_of(content, found, told["facts"])
-
-
-def hold_now(connection: psycopg.Connection[dict[str, Any]], content: int, token: str) -> None:
-    """Have a segment serve a token and no other. Raises NotAllowed."""
-    row = connection.execute(holder_query(content)).fetchone()
-    if check_holder(None if row is None else row["holder"], token):
-        connection.execute(hold_query(content, token))
 
 
 async def look(connection: psycopg.AsyncConnection[dict[str, Any]], content: int) -> Facts:

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from easeml_plpy.columns import columns as columns_of
 from easeml_plpy.columns.columns import Column
 from easeml_plpy.columns.encoder import Encoder
+from easeml_plpy.nodes.greenplum.cluster_tables import ClusterTable, open_table
 from easeml_plpy.nodes.greenplum.segment_prediction import MARK
 from easeml_plpy.nodes.node_prediction import hand_over, place_of, remark_of, rows_told
-from easeml_plpy.packing.on_nodes.cluster_tables import ClusterTable, open_table
 from easeml_plpy.packing.on_nodes.tables import check_rights, check_same
 from easeml_plpy.prediction.prediction_outputs import key_columns
 from easeml_plpy.prediction.probabilities import label_target

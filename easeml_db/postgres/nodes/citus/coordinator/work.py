@@ -14,18 +14,15 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from easeml_db.postgres.nodes.citus_coordinator.store import DelegatedStore
-from easeml_db.postgres.nodes.nodes import Node, connect_to
-from easeml_db.postgres.on_nodes.node_works import Columns, NodeWork, Told, told_by
+from easeml_db.postgres.nodes.citus.coordinator.store import CoordinatorStore
+from easeml_db.postgres.nodes.node_works import Columns, NodeWork, Told, told_by
+from easeml_db.postgres.nodes.nodes import connect_to
 
 
-class DelegatedWork(NodeWork):
+class CoordinatorWork(NodeWork):
     """As on any node, but for how what is said gets there."""
 
-    store: DelegatedStore
-
-    def __init__(self, node: Node, store: DelegatedStore) -> None:
-        super().__init__(node, store)
+    store: CoordinatorStore
 
     async def unit(self, work: str, order: str, context: str) -> Told:
         """Do a unit there, which commits; return what it told."""

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from easeml_db.errors import SlotLost
-from easeml_db.postgres.nodes.citus_coordinator.statements import (
+from easeml_db.postgres.nodes.citus.coordinator.statements import (
     BLOCK_COLUMNS,
     CHUNK_COLUMNS,
     CitusWorker,
@@ -30,7 +30,7 @@ SELECT set_config('client_connection_check_interval', '1s', false), set_config('
 ROWS_AT_ONCE, BYTES_AT_ONCE = 5_000, 1_000_000
 
 
-class DelegatedStore(SegmentStore):
+class CoordinatorStore(SegmentStore):
     """A node with the extension easeml_segment, to which nobody but the coordinator of its cluster can connect."""
 
     def __init__(self, connection: Connection, worker: CitusWorker) -> None:

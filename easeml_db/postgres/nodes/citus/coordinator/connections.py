@@ -10,10 +10,8 @@ import psycopg
 
 from easeml_db.errors import NotFound, NotReady, SlotLost
 from easeml_db.postgres.connection import MISSING, connect_as
-from easeml_db.postgres.nodes.citus_coordinator.statements import INSTALLATION, CitusWorker, placed
-from easeml_db.postgres.nodes.citus_coordinator.store import DelegatedStore
-from easeml_db.postgres.nodes.node_store import Facts
-from easeml_db.postgres.nodes.segment_store import FACTS
+from easeml_db.postgres.nodes.citus.coordinator.statements import INSTALLATION, CitusWorker, placed
+from easeml_db.postgres.nodes.citus.coordinator.store import CoordinatorStore
 
 # The process of the worker keeps Python, its packages and decoded rows for as long as the session lasts.
 OWN_SETTINGS = {"citus.max_cached_connection_lifetime": "-1"}
@@ -45,7 +43,7 @@ class CoordinatorConnection(psycopg.AsyncConnection[dict[str, Any]]):
         self.has_lost |= (notice.message_primary or "").startswith(NOT_COMMITTED)
 
 
-async def connect_worker(dsn: str, group: int, application_name: str, settings: Mapping[str, str]) -> DelegatedStore:
+async def connect_worker(dsn: str, group: int, application_name: str, settings: Mapping[str, str]) -> CoordinatorStore:
     """Open an autocommit session about a worker. Raises ServerUnavailable, NotFound, NotReady, psycopg.Error."""
     connection = await connect_as(CoordinatorConnection, dsn, application_name, settings)
     connection.add_notice_handler(connection.heed)
@@ -56,7 +54,7 @@ async def connect_worker(dsn: str, group: int, application_name: str, settings: 
         worker = worker_of(group, row or {})
         if await (await connection.execute(worker.found("SELECT true AS is_here"))).fetchone() is None:
             raise NotReady(f"key {worker.key} of easeml_worker.keys has no row", hint=INSTALL)
-        return DelegatedStore(connection, worker)
+        return CoordinatorStore(connection, worker)
     except psycopg.Error as error:
         await connection.close()
         raise refusal(error) from error
@@ -65,32 +63,10 @@ async def connect_worker(dsn: str, group: int, application_name: str, settings: 
         raise
 
 
-def look_now(connection: psycopg.Connection[dict[str, Any]], group: int) -> Facts:
-    """Return what a worker says of itself. Raises what is against it."""
-    row = connection.execute(_worker_now(connection, group).found(FACTS)).fetchone()
-    if row is None:
-        raise NotReady("a key of easeml_worker.keys has no row", hint=INSTALL)
-    facts: Facts = row["found"]["facts"]
-    return facts
-
-
-def hold_now(connection: psycopg.Connection[dict[str, Any]], group: int, token: str) -> None:
-    """Have a worker serve a token and no other. Raises psycopg.Error where it serves another."""
-    statement = psycopg.ClientCursor(connection).mogrify("SELECT easeml_segment.hold(%s)", [token])
-    connection.execute(_worker_now(connection, group).found(statement))
-
-
-def install_delegated(connection: psycopg.Connection[dict[str, Any]]) -> None:
+def install(connection: psycopg.Connection[dict[str, Any]]) -> None:
     """Have a coordinator make the extension on all its workers, and the keys by which it is sent there."""
     for statement in INSTALLATION:
         connection.execute(statement)
-
-
-def _worker_now(connection: psycopg.Connection[dict[str, Any]], group: int) -> CitusWorker:
-    try:
-        return worker_of(group, connection.execute(placed(group)).fetchone() or {})
-    except psycopg.Error as error:
-        raise refusal(error) from error
 
 
 def worker_of(group: int, row: Mapping[str, Any]) -> CitusWorker:

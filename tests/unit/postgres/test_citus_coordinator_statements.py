@@ -6,8 +6,8 @@ import pytest
 from psycopg import sql
 
 from easeml_db.errors import NotFound, NotReady
-from easeml_db.postgres.nodes.citus_coordinator.connections import worker_of
-from easeml_db.postgres.nodes.citus_coordinator.statements import CHUNK_COLUMNS, CitusWorker, arrived
+from easeml_db.postgres.nodes.citus.coordinator.connections import worker_of
+from easeml_db.postgres.nodes.citus.coordinator.statements import CHUNK_COLUMNS, CitusWorker, arrived
 
 WORKER = CitusWorker(group=2, key=5)
 

@@ -48,8 +48,8 @@ BEGIN
     RETURN asked.arguments || jsonb_build_object('dataset_id', asked.dataset_id, 'role', asked.caller, 'shuffle',
         asked.shuffle, 'holders', holders,
         'places', asked.places, 'seconds', coalesce((SELECT y.node_job_seconds FROM easeml.tenancy y), 14400),
-        'nodes', easeml.nodes_of(ARRAY(SELECT jsonb_object_keys(asked.places)) || holders), 'workers',
-        easeml.nodes_of(easeml.workers_for(asked.places)));
+        'nodes', easeml.nodes_of(ARRAY(SELECT jsonb_object_keys(asked.places)) || holders), 'peers',
+        easeml.nodes_of(easeml.peers_of(asked.places)));
 END
 $$;
 COMMENT ON FUNCTION easeml.open_packing(bigint) IS

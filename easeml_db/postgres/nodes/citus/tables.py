@@ -11,10 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from easeml_db.errors import EasemlError, NotReady, RowsHeld, ServerUnavailable
-from easeml_db.postgres.nodes.nodes import Node
-from easeml_db.postgres.on_nodes.node_sessions import node_work
-from easeml_db.postgres.on_nodes.node_works import NodeWork, Told, all_of
-from easeml_db.postgres.on_nodes.shards import (
+from easeml_db.postgres.nodes.citus.shards import (
     OnNoSegment,
     Placed,
     Shard,
@@ -24,6 +21,9 @@ from easeml_db.postgres.on_nodes.shards import (
     gone,
     shards_of,
 )
+from easeml_db.postgres.nodes.engine import Tables
+from easeml_db.postgres.nodes.node_works import NodeWork, all_of, node_work
+from easeml_db.postgres.nodes.nodes import Node
 
 HAS_CITUS = "SELECT count(*) AS n FROM pg_extension WHERE extname = 'citus'"
 WHO = """
@@ -52,11 +52,11 @@ WHERE p.shardid = ANY (%s) AND p.shardstate = 1
 """
 
 
-class Resolved:
-    """The shards that stand for tables of clusters: which are read from which segment."""
+class ReadShards:
+    """The shards that stand for tables of clusters, and the tables to be read by segment: those, and plain ones."""
 
-    def __init__(self, workers: Mapping[str, Node], shards: Shards) -> None:
-        self._workers, self.shards = workers, shards
+    def __init__(self, workers: Mapping[str, Node], shards: Shards, tables: Tables) -> None:
+        self._workers, self._shards, self.tables = workers, shards, tables
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[None]:
@@ -69,7 +69,7 @@ class Resolved:
         await self._check()
 
     async def _check(self) -> None:
-        await all_of(self._check_one(self._workers[name], own) for name, own in self.shards.items())
+        await all_of(self._check_one(self._workers[name], own) for name, own in self._shards.items())
 
     async def _check_one(self, node: Node, shards: list[Shard]) -> None:
         async with node_work(node, "placements") as work:
@@ -78,33 +78,26 @@ class Resolved:
             raise RowsHeld(f"segment {node.segment_name}: shard {left[0]} has moved, its table is resolved again")
 
 
-async def resolve(told: Told) -> Resolved:
-    """Put shards into the places of `told` for the tables of clusters. Raises EasemlError.
+async def resolve(role: str, named: Tables, workers: Mapping[str, Node]) -> ReadShards:
+    """Return the shards of tables that are named on workers. Raises EasemlError.
 
-    Takes `workers` out of `told`: no node is told of others. A table that is named on several workers counts once.
+    A table that is named on several of them counts once.
     """
-    entries: dict[str, Any] = told.pop("workers", None) or {}
-    workers = {name: Node(**entry) for name, entry in entries.items()}
-    if not workers:
-        return Resolved({}, {})
     segments, away = await _look_at(workers)
     places: dict[str, set[str]] = {}
     shards: dict[str, set[Shard]] = {}
-    for asked, tables in told["places"].items():
+    for asked, tables in named.items():
         for table in tables:
-            found = None
-            if asked in workers:
-                if asked not in {placed.segment for placed in segments}:
-                    raise away[asked]
-                found = await _shards(told["role"], workers[asked], table, segments, away)
-            if found is None:
+            if asked not in {placed.segment for placed in segments}:
+                raise away[asked]
+            of_table = await _shards(role, workers[asked], table, segments, away)
+            if of_table is None:
                 places.setdefault(asked, set()).add(table)
-            for segment, own in (found or {}).items():
+            for segment, own in (of_table or {}).items():
                 places.setdefault(segment, set()).update(shard.table for shard in own)
                 shards.setdefault(segment, set()).update(own)
-    told["places"] = {segment: sorted(tables) for segment, tables in sorted(places.items())}
-    told["nodes"] = {**told["nodes"], **{name: entries[name] for name in places if name in entries}}
-    return Resolved(workers, {segment: sorted(own) for segment, own in shards.items()})
+    found = {segment: sorted(own) for segment, own in shards.items()}
+    return ReadShards(workers, found, {segment: sorted(tables) for segment, tables in places.items()})
 
 
 async def _look_at(workers: Mapping[str, Node]) -> tuple[list[Placed], dict[str, EasemlError]]:

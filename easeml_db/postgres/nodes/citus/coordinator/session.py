@@ -6,15 +6,15 @@ import json
 from typing import Any
 
 from easeml_db.errors import SlotLost
-from easeml_db.postgres.nodes.citus_coordinator.store import DelegatedStore
+from easeml_db.postgres.nodes.citus.coordinator.store import CoordinatorStore
 from easeml_db.postgres.nodes.node_session import WORK, NodeUnitSession
 from easeml_db.postgres.sessions.unit_session import Result
 
 
-class DelegatedUnitSession(NodeUnitSession):
+class CoordinatorUnitSession(NodeUnitSession):
     """As on any node, but for the unit itself, whose call Citus delegates."""
 
-    _store: DelegatedStore
+    _store: CoordinatorStore
 
     async def call(self, procedure: str, text: str) -> Result:
         """Do an order and return what came of it. A session that was cancelled, or met another node than its own, is

@@ -1,7 +1,6 @@
 """The session of a packing or a job on one node, and what a node says in words of ours.
 
-Where only the coordinator of a Citus cluster is reached, the same session is about a worker (delegated_works.py):
-whoever works with it does not know.
+An engine may have a kind of its own: whoever works with it does not know.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 
+from easeml_db import __version__
 from easeml_db.errors import (
     EasemlError,
     InvalidData,
@@ -23,16 +23,22 @@ from easeml_db.errors import (
     RowsHeld,
     ServerUnavailable,
     SlotLost,
+    VersionMismatch,
     from_sqlstate,
 )
 from easeml_db.postgres.connection import server_error, unit_error
 from easeml_db.postgres.nodes.node_store import NodeStore
-from easeml_db.postgres.nodes.nodes import Node, connect_node, node_error, unreachable
+from easeml_db.postgres.nodes.nodes import Node, connect_to, node_error, unreachable
 
 T = TypeVar("T")
 Told = dict[str, Any]
 Columns = Mapping[str, str]
 """Names of columns and their types, as SQL writes both."""
+SETTINGS = {
+    "statement_timeout": "0", "idle_session_timeout": "0", "idle_in_transaction_session_timeout": "0",
+    "lock_timeout": "10s", "jit": "off", "client_connection_check_interval": "1s",
+}  # fmt: skip
+VERSION = "SELECT easeml_segment.version() AS version"
 STEP = "SELECT easeml_segment.pack_on_node(%s, %s::jsonb) AS found"
 SILENCE_SECONDS, LOOK_SECONDS = 20.0, 10.0
 READING = "On that server, GRANT the tenant's role TO the role that the service names, or SELECT on the table."
@@ -103,7 +109,7 @@ class NodeWork:
 
     async def _visit(self) -> None:
         """Open another session there for a moment."""
-        await (await connect_node(self.node.service, "easeml looks", {})).close()
+        await (await connect_to(self.node, "easeml looks", {})).connection.close()
 
 
 @asynccontextmanager
@@ -154,3 +160,41 @@ async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 async def on_all(works: Mapping[str, NodeWork], name: str, told: Told, own: Callable[[str], Told]) -> list[Told]:
     """Do a step on all nodes side by side; `own` adds what only one of them is told."""
     return await all_of(work.step(name, {**told, **own(segment)}) for segment, work in works.items())
+
+
+async def open_work(node: Node, what: str = "packing") -> NodeWork:
+    """Open a session on a node that serves this control server with the same version. Raises EasemlError."""
+    engine = node.kind
+    engine.check_work(node, what)
+    settings = SETTINGS | dict(engine.settings)
+    work = engine.work(node, await connect_to(node, f"easeml {what}", settings))
+    try:
+        await work.set_up(settings)
+        await check_fit(work)
+    except BaseException:
+        await work.connection.close()
+        raise
+    return work
+
+
+async def check_fit(work: NodeWork) -> None:
+    """Refuse a node with another version of the extension, or one that serves another segment. Raises VersionMismatch,
+    InvalidData.
+    """
+    (found,) = await work.execute(VERSION)
+    if found["version"] != __version__:
+        raise VersionMismatch(
+            f"segment {work.node.segment_name}: its extension is {found['version']}, this package is {__version__}"
+        )
+    async with told_by(work.node):
+        await work.store.hold(work.node.token)
+
+
+@asynccontextmanager
+async def node_work(node: Node, what: str = "packing") -> AsyncIterator[NodeWork]:
+    """Open a session on a node for a block. Raises EasemlError."""
+    work = await open_work(node, what)
+    try:
+        yield work
+    finally:
+        await work.connection.close()

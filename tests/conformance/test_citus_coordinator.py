@@ -15,10 +15,10 @@ from easeml_db.errors import SlotLost
 from tests.conformance.worlds.world import N_PARTITIONS
 
 if TYPE_CHECKING:
-    from easeml_db.postgres.nodes.citus_coordinator.session import DelegatedUnitSession
-    from tests.conformance.worlds.on_nodes import WarmOnDelegated
+    from easeml_db.postgres.nodes.citus.coordinator.session import CoordinatorUnitSession
+    from tests.conformance.worlds.on_nodes import WarmOnCitusCoordinator
 
-pytestmark = [pytest.mark.warm, pytest.mark.worlds("delegated")]
+pytestmark = [pytest.mark.warm, pytest.mark.worlds("citus_coordinator")]
 MOVE = """
 SELECT citus_move_shard_placement(get_shard_id_for_distribution_column('easeml_worker.keys', %(key)s), f.nodename,
     f.nodeport, t.nodename, t.nodeport, 'block_writes')
@@ -26,12 +26,12 @@ FROM pg_dist_node f, pg_dist_node t WHERE f.groupid = %(group)s AND t.groupid = 
 """
 
 
-def session_of(world: WarmOnDelegated, slot_id: int) -> DelegatedUnitSession:
+def session_of(world: WarmOnCitusCoordinator, slot_id: int) -> CoordinatorUnitSession:
     """The session of a slot."""
     return world.ports.executor._sessions[slot_id]  # type: ignore[attr-defined, no-any-return]
 
 
-async def refused(world: WarmOnDelegated, run_id: int, words: str) -> None:
+async def refused(world: WarmOnCitusCoordinator, run_id: int, words: str) -> None:
     """Have the first slot's first unit refused in these words: nothing is recorded or stored, and then it works."""
     order = await world.order(run_id, 1)
     message = await world.answer(order)
@@ -47,7 +47,7 @@ async def refused(world: WarmOnDelegated, run_id: int, words: str) -> None:
     assert isinstance(message, UnitRecorded), message
 
 
-async def test_trials_that_hop_between_workers_have_the_states_of_one_server(world: WarmOnDelegated) -> None:
+async def test_trials_that_hop_between_workers_have_the_states_of_one_server(world: WarmOnCitusCoordinator) -> None:
     run_id = await world.ready(2)
     for trial in (0, 1):
         for step in range(2 * N_PARTITIONS + 1):  # an epoch with its validation, and a unit of the next
@@ -60,7 +60,7 @@ async def test_trials_that_hop_between_workers_have_the_states_of_one_server(wor
     assert hops == [{"any": True}]
 
 
-async def test_trees_take_all_partitions_on_a_worker(world: WarmOnDelegated) -> None:
+async def test_trees_take_all_partitions_on_a_worker(world: WarmOnCitusCoordinator) -> None:
     run_id = await world.opened_run(world.ask_for_trees())
     for slot_id, step in ((2, 0), (1, N_PARTITIONS)):
         order = await world.whole_round(run_id, slot_id, step=step)
@@ -68,7 +68,7 @@ async def test_trees_take_all_partitions_on_a_worker(world: WarmOnDelegated) -> 
     assert world.control.value("CALL easeml.replay(%s)", order.unit.trial_id)["is_identical"]
 
 
-async def test_a_unit_that_finds_itself_on_another_worker_is_refused(world: WarmOnDelegated) -> None:
+async def test_a_unit_that_finds_itself_on_another_worker_is_refused(world: WarmOnCitusCoordinator) -> None:
     """On a real cluster the shard that leads there moves; what opens the session again takes another one."""
     run_id = await world.ready(2)
     store, (east, west) = session_of(world, 1)._store, world.cluster.workers
@@ -83,7 +83,7 @@ async def test_a_unit_that_finds_itself_on_another_worker_is_refused(world: Warm
     assert session_of(world, 1)._store.worker.key != key
 
 
-async def test_a_unit_that_is_not_delegated_is_refused_on_the_coordinator(world: WarmOnDelegated) -> None:
+async def test_a_unit_that_is_not_delegated_is_refused_on_the_coordinator(world: WarmOnCitusCoordinator) -> None:
     """Citus delegates no call in a transaction, and says nothing."""
     run_id = await world.ready(2)
     session, (east, _) = session_of(world, 1), world.cluster.workers

@@ -14,12 +14,12 @@ from psycopg import sql
 
 from easeml_db.errors import NotAllowed, SlotLost
 from easeml_db.postgres.connection import connect
+from easeml_db.postgres.nodes.citus.coordinator.work import CoordinatorWork
 from easeml_db.postgres.nodes.node_store import Arrival
+from easeml_db.postgres.nodes.node_works import node_work
 from easeml_db.postgres.nodes.nodes import Node
-from easeml_db.postgres.on_nodes.delegated_works import DelegatedWork
-from easeml_db.postgres.on_nodes.node_sessions import node_work
 from easeml_db.postgres.on_nodes.temporary_rows import bring_rows, columns_of
-from tests.citus import Delegated, delegated_cluster
+from tests.citus import CitusCoordinator, coordinator_of
 from tests.nodes import service_file
 
 if TYPE_CHECKING:
@@ -61,29 +61,29 @@ $$
 
 
 @pytest.fixture(scope="module")
-def cluster(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delegated]:
+def cluster(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CitusCoordinator]:
     """Two workers, by the services pg_worker1 and pg_worker2."""
-    with delegated_cluster(private_server) as cluster:
+    with coordinator_of(private_server) as cluster:
         services = {f"pg_worker{group}": dsn for group, dsn in cluster.dsns.items()}
         with service_file(tmp_path_factory.mktemp("services"), services):
             yield cluster
 
 
-def played(test: Callable[[DelegatedWork], Awaitable[Any]], group: int = 1) -> Any:
+def played(test: Callable[[CoordinatorWork], Awaitable[Any]], group: int = 1) -> Any:
     """What a test returns that works with a worker."""
 
     async def play() -> Any:
         node = Node(1 + group, f"w{group}", f"pg_worker{group}", f"token {group}", "citus", group)
         async with node_work(node) as work:
-            assert isinstance(work, DelegatedWork)
+            assert isinstance(work, CoordinatorWork)
             return await test(work)
 
     return asyncio.run(play())
 
 
 @pytest.mark.parametrize("group", [1, 2])
-def test_what_is_said_reaches_the_worker_with_its_settings(cluster: Delegated, group: int) -> None:
-    async def ask(work: DelegatedWork) -> list[dict[str, Any]]:
+def test_what_is_said_reaches_the_worker_with_its_settings(cluster: CitusCoordinator, group: int) -> None:
+    async def ask(work: CoordinatorWork) -> list[dict[str, Any]]:
         shown = f"SELECT g.groupid, current_setting('lock_timeout') AS waits, %s::text AS said FROM ({GROUP}) g"
         return await work.execute(shown, "it's 100%")
 
@@ -91,14 +91,14 @@ def test_what_is_said_reaches_the_worker_with_its_settings(cluster: Delegated, g
 
 
 def test_temporary_tables_of_a_transaction_are_filled_and_read_from_statement_to_statement(
-    cluster: Delegated, database: Session
+    cluster: CitusCoordinator, database: Session
 ) -> None:
     """Rows come some thousand in a statement, also with places, which the driver has no type for."""
     database.execute(f"CREATE TABLE places AS {PLACES}")
     cluster.workers[1].execute(MAKE)
     types = ("tid", "text", "int4", "bytea")
 
-    async def fill(work: DelegatedWork) -> int:
+    async def fill(work: CoordinatorWork) -> int:
         async with await connect(database.dsn, "test") as control, control.transaction():
             async with work.connection.transaction():
                 await work.execute("SELECT public.make_places()")
@@ -121,15 +121,15 @@ def test_temporary_tables_of_a_transaction_are_filled_and_read_from_statement_to
     assert played(fill) == 0
 
 
-def test_a_job_that_finds_itself_on_another_worker_is_refused(cluster: Delegated) -> None:
+def test_a_job_that_finds_itself_on_another_worker_is_refused(cluster: CitusCoordinator) -> None:
     """What is refused so passes: the job begins anew, with a session that looks for its worker again."""
 
-    async def ask(work: DelegatedWork) -> None:
+    async def ask(work: CoordinatorWork) -> None:
         for key in range(1, 257):
             work.store.worker = replace(work.store.worker, key=key)
             await work.execute(GROUP)
 
-    async def stray(work: DelegatedWork) -> None:
+    async def stray(work: CoordinatorWork) -> None:
         work.store.worker = replace(work.store.worker, group=2)
         await work.execute(GROUP)
 
@@ -140,11 +140,11 @@ def test_a_job_that_finds_itself_on_another_worker_is_refused(cluster: Delegated
             played(ask)
 
 
-def test_what_a_worker_could_not_commit_counts_as_lost(cluster: Delegated) -> None:
+def test_what_a_worker_could_not_commit_counts_as_lost(cluster: CitusCoordinator) -> None:
     """Citus takes what is sent there for a reading: it only warns that the worker could not commit."""
     cluster.workers[1].execute(TWINS if cluster.is_real else WARNING)
 
-    async def write(work: DelegatedWork) -> None:
+    async def write(work: CoordinatorWork) -> None:
         async with work.connection.transaction():
             await work.execute("SELECT public.make_twins()")
 
@@ -152,10 +152,10 @@ def test_what_a_worker_could_not_commit_counts_as_lost(cluster: Delegated) -> No
         played(write)
 
 
-def test_a_unit_of_a_job_that_is_not_delegated_is_refused_on_the_coordinator(cluster: Delegated) -> None:
+def test_a_unit_of_a_job_that_is_not_delegated_is_refused_on_the_coordinator(cluster: CitusCoordinator) -> None:
     """Citus delegates no call in a transaction, and says nothing."""
 
-    async def train(work: DelegatedWork) -> None:
+    async def train(work: CoordinatorWork) -> None:
         if cluster.is_real:
             async with work.connection.transaction():
                 await work.unit("train_on_node", "{}", "{}")
@@ -166,8 +166,8 @@ def test_a_unit_of_a_job_that_is_not_delegated_is_refused_on_the_coordinator(clu
         played(train)
 
 
-def test_a_worker_that_serves_another_segment_is_refused(cluster: Delegated) -> None:
-    async def ask(work: DelegatedWork) -> None:
+def test_a_worker_that_serves_another_segment_is_refused(cluster: CitusCoordinator) -> None:
+    async def ask(work: CoordinatorWork) -> None:
         await work.execute("SELECT easeml_segment.release()")
         await work.execute("SELECT easeml_segment.hold('of another')")
 

@@ -1,0 +1,1 @@
+"""Workers of Citus clusters as nodes, and distributed tables as the shards that they are."""

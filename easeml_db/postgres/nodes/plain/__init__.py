@@ -1,0 +1,1 @@
+"""PostgreSQL servers as nodes: the default, and what other engines differ from."""

@@ -1,0 +1,16 @@
+"""What a segment is that is a PostgreSQL server, or a part of this one."""
+
+from __future__ import annotations
+
+from easeml_db.errors import InvalidArgument
+
+SERVER, CONTENT = "a PostgreSQL server (default)", ""
+
+
+def check_place(service: str | None, content: int | None) -> None:
+    """Refuse a content. Raises InvalidArgument."""
+    if content is not None:
+        raise InvalidArgument(
+            f"content: expected NULL for engine postgres, got {content}",
+            hint="Only a cluster has several segments behind one service.",
+        )
