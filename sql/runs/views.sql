@@ -50,9 +50,8 @@ LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_un
 LEFT JOIN LATERAL (
     -- Exactly one row, so that a query that does not need the best trial, such as that of easeml.wait, does not pay for
     -- it.
-    SELECT (array_agg(trial_id ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END,
-            best_loss, architecture <> 'ensemble', trial_number))[1] AS trial_id
-    FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL) b ON true
+    SELECT (array_agg(k.trial_id ORDER BY easeml.rank_key(k, r.is_higher_better)))[1] AS trial_id
+    FROM easeml.trials k WHERE k.run_id = r.run_id AND k.best_metric_value IS NOT NULL) b ON true
 CROSS JOIN LATERAL (SELECT CASE WHEN r.price_list IS NOT NULL THEN easeml.planned_cost(r.run_id, t.slot_seconds)
     ELSE t.slot_seconds / 3600 * (SELECT min(i.price_per_hour / i.n_slots) FROM easeml.instance_types i
         WHERE i.price_list = 'local') END AS cost_so_far) c
@@ -92,8 +91,8 @@ COMMENT ON VIEW easeml.procedures IS 'Procedures that easeml.select_models accep
 
 CREATE VIEW easeml.leaderboard WITH (security_invoker) AS
 SELECT t.run_id, CASE WHEN t.best_metric_value IS NOT NULL THEN
-        rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value
-                ELSE t.best_metric_value END NULLS LAST, t.best_loss, t.architecture <> 'ensemble') END AS rank,
+        -- Without the last two elements, which make the key unique: equal trials share a rank.
+        rank() OVER (PARTITION BY t.run_id ORDER BY trim_array(easeml.rank_key(t, r.is_higher_better), 2)) END AS rank,
     t.trial_id, t.trial_number, d.dataset_name, t.architecture, t.status,
     r.metric, t.best_metric_value AS validation_metric, e.metric_value AS test_metric, t.best_epoch,
     greatest(t.best_epoch, t.n_steps_done / (2 * d.n_partitions::bigint))::integer AS n_epochs_done, t.max_epochs,

@@ -14,13 +14,12 @@ LEFT JOIN LATERAL (
     -- A task is to know what was fed, and each of its versions has its own validation rows: the newest one that a run
     -- has finished on answers.
     ORDER BY CASE WHEN v.task_id IS NOT NULL AND n.status = 'finished' THEN d.version END DESC NULLS LAST,
-        CASE WHEN m.is_higher_better THEN -c.best_metric_value ELSE c.best_metric_value END NULLS LAST, c.best_loss,
-        c.architecture <> 'ensemble', c.trial_id LIMIT 1) b ON true
+        easeml.rank_key(c, m.is_higher_better) LIMIT 1) b ON true
 LEFT JOIN easeml.trials t ON t.trial_id = coalesce(p.trial_id, b.trial_id)
 LEFT JOIN easeml.runs r ON r.run_id = t.run_id;
 COMMENT ON VIEW easeml.answering IS 'The trial that answers for each dataset: the deployed one, else the best of the '
-    'runs that rank by the dataset''s metric, over all versions (for a task only the newest version with a finished '
-    'run). Of equal trials the one with the lower loss answers, then an ensemble, then the oldest (internal).';
+    'runs that rank by the dataset''s metric (easeml.rank_key), over all versions (for a task only the newest version '
+    'with a finished run) (internal).';
 COMMENT ON COLUMN easeml.answering.tenant IS 'Tenant that owns the dataset.';
 COMMENT ON COLUMN easeml.answering.dataset_name IS 'The dataset.';
 COMMENT ON COLUMN easeml.answering.metric IS 'Metric of the dataset.';

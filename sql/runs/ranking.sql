@@ -1,0 +1,13 @@
+-- Which trial of a run is the best: written only here.
+
+-- PostgreSQL inlines it, so a query pays for no call, which takes that the function has no setting. It needs none: the
+-- names in its body, which is no literal, were looked up when it was made.
+CREATE FUNCTION easeml.rank_key(trial easeml.trials, is_higher_better boolean) RETURNS double precision[]
+LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN trial.best_metric_value IS NOT NULL THEN ARRAY[
+    CASE WHEN is_higher_better THEN -trial.best_metric_value ELSE trial.best_metric_value END,
+    trial.best_loss, (trial.architecture <> 'ensemble')::integer, trial.run_id, trial.trial_number] END;
+COMMENT ON FUNCTION easeml.rank_key(easeml.trials, boolean) IS 'Returns what orders trials, the best first: the '
+    'validation metric of the best epoch in its direction; of equal ones the lower loss, a missing one last; then an '
+    'ensemble; then the older run, and the lower trial number. Trials that differ only in the last two are equal and '
+    'share a rank. NULL, which sorts last, if the trial has not been measured (internal).';
