@@ -189,7 +189,8 @@ def option_help(option: Any) -> str:
 def architectures_page() -> str:
     """The reference of architectures, their hyperparameters, and metrics."""
     from easeml_plpy.architectures import ARCHITECTURES
-    from easeml_plpy.metrics.metrics import DEFAULT_METRIC, METRICS
+    from easeml_plpy.metrics import METRICS
+    from easeml_plpy.metrics.metrics import DEFAULT_METRIC
 
     lines = [NOTE, "", "# Architectures and metrics", ""]
     lines += ["The same as views `easeml.architectures` and `easeml.metrics`. *Search* is what is tried when"]

@@ -6,8 +6,10 @@ CREATE FUNCTION easeml.rank_key(trial easeml.trials, is_higher_better boolean) R
 LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN trial.best_metric_value IS NOT NULL THEN ARRAY[
     CASE WHEN is_higher_better THEN -trial.best_metric_value ELSE trial.best_metric_value END,
-    trial.best_loss, (trial.architecture <> 'ensemble')::integer, trial.run_id, trial.trial_number] END;
+    trial.best_loss, (trial.architecture <> 'ensemble')::integer, trial.run_id, trial.trial_number,
+    trial.trial_id] END;
 COMMENT ON FUNCTION easeml.rank_key(easeml.trials, boolean) IS 'Returns what orders trials, the best first: the '
     'validation metric of the best epoch in its direction; of equal ones the lower loss, a missing one last; then an '
-    'ensemble; then the older run, and the lower trial number. Trials that differ only in the last two are equal and '
-    'share a rank. NULL, which sorts last, if the trial has not been measured (internal).';
+    'ensemble; then the older run, and the lower trial number. The last element is the trial. Trials that differ only '
+    'in the last three are equal and share a rank. NULL, which sorts last, if the trial has not been measured '
+    '(internal).';

@@ -19,9 +19,9 @@ BEGIN
         AND answering.is_deployed = coalesce(last.is_deployed, false) THEN
         RETURN;
     END IF;
-    SELECT (to_jsonb(e) ->> answering.metric)::double precision INTO value
-    FROM easeml.trials t JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch
-        AND e.split = 'validation' WHERE t.trial_id = answering.trial_id;
+    SELECT v.value INTO value FROM easeml.trials t JOIN easeml.metric_values v ON v.trial_id = t.trial_id
+        AND v.epoch = t.best_epoch AND v.split = 'validation' AND v.metric = answering.metric
+    WHERE t.trial_id = answering.trial_id;
     INSERT INTO easeml.servings (tenant, dataset_name, trial_id, is_deployed, metric, metric_value, reason, restored_id)
     VALUES (note_serving.tenant, note_serving.dataset_name, answering.trial_id, answering.is_deployed, answering.metric,
         value, note_serving.reason, note_serving.restored_id);

@@ -33,7 +33,8 @@ COMMENT ON COLUMN easeml.answering.checkpoint_id IS 'The state of its best epoch
 CREATE VIEW easeml.serving WITH (security_invoker) AS
 SELECT a.tenant::text AS tenant, a.dataset_name, a.trial_id, a.run_id,
     d.version AS dataset_version, t.architecture, a.metric,
-    (to_jsonb(e) ->> a.metric)::double precision AS validation_metric, t.best_epoch, a.is_deployed,
+    (SELECT v.value FROM easeml.metric_values v WHERE v.trial_id = t.trial_id AND v.epoch = t.best_epoch
+        AND v.split = 'validation' AND v.metric = a.metric) AS validation_metric, t.best_epoch, a.is_deployed,
     CASE WHEN a.is_deployed
         AND s.reason = 'rolled back' THEN 'easeml.rollback went back to it; no other takes over until easeml.undeploy'
         WHEN a.is_deployed AND s.reason = 'refreshed'
@@ -47,7 +48,6 @@ SELECT a.tenant::text AS tenant, a.dataset_name, a.trial_id, a.run_id,
 FROM easeml.answering a
 LEFT JOIN easeml.trials t USING (trial_id)
 LEFT JOIN easeml.datasets d USING (dataset_id)
-LEFT JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch AND e.split = 'validation'
 LEFT JOIN LATERAL (SELECT h.trial_id, h.reason, h.since FROM easeml.servings h WHERE h.tenant = a.tenant
     AND h.dataset_name = a.dataset_name
     ORDER BY h.serving_id DESC LIMIT 1) s ON s.trial_id = a.trial_id;

@@ -17,9 +17,42 @@ ALTER TABLE easeml.trials ADD COLUMN IF NOT EXISTS slot_seconds double precision
     ADD COLUMN IF NOT EXISTS training_seconds double precision;
 ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS training_loss double precision,
     ADD COLUMN IF NOT EXISTS training_seconds double precision;
-ALTER TABLE easeml.epoch_metrics ADD COLUMN IF NOT EXISTS mse double precision,
-    ADD COLUMN IF NOT EXISTS psnr double precision, ADD COLUMN IF NOT EXISTS ssim double precision,
-    ADD COLUMN IF NOT EXISTS token_accuracy double precision;
+-- Metrics were columns, and are rows. Views that show these columns show nulls until they are made again below: what
+-- users have built on them stays.
+CREATE TABLE IF NOT EXISTS easeml.metric_values (
+    trial_id bigint NOT NULL,
+    epoch integer NOT NULL,
+    tenant text NOT NULL,
+    split text NOT NULL,
+    metric text NOT NULL CHECK (length(metric) BETWEEN 1 AND 63),
+    value double precision NOT NULL,
+    PRIMARY KEY (trial_id, epoch, split, metric)
+);
+DO $metrics$
+DECLARE
+    item record;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'easeml.epoch_metrics'::regclass
+        AND a.attname = 'accuracy' AND NOT a.attisdropped) THEN
+        RETURN;
+    END IF;
+    INSERT INTO easeml.metric_values (trial_id, epoch, tenant, split, metric, value)
+    SELECT e.trial_id, e.epoch, e.tenant, e.split, v.metric, v.value FROM easeml.epoch_metrics e CROSS JOIN LATERAL (VALUES
+        ('accuracy', e.accuracy), ('balanced_accuracy', e.balanced_accuracy), ('macro_f1', e.macro_f1),
+        ('log_loss', e.log_loss), ('rmse', e.rmse), ('mae', e.mae), ('r2', e.r2)) v(metric, value)
+    WHERE v.value IS NOT NULL;
+    FOR item IN
+        SELECT c.oid::regclass AS name, string_agg(format('NULL::%s%s AS %I', format_type(a.atttypid, a.atttypmod),
+            ' COLLATE ' || nullif(a.attcollation, 0)::regcollation, a.attname), ', ' ORDER BY a.attnum) AS columns
+        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+        WHERE c.oid IN ('easeml.learning_curves'::regclass, 'easeml.trial_metrics'::regclass) GROUP BY c.oid
+    LOOP
+        EXECUTE format('CREATE OR REPLACE VIEW %s WITH (security_invoker) AS SELECT %s', item.name, item.columns);
+    END LOOP;
+    ALTER TABLE easeml.epoch_metrics DROP COLUMN accuracy, DROP COLUMN balanced_accuracy, DROP COLUMN macro_f1,
+        DROP COLUMN log_loss, DROP COLUMN rmse, DROP COLUMN mae, DROP COLUMN r2;
+END
+$metrics$;
 ALTER TABLE easeml.tenant_roles ADD COLUMN IF NOT EXISTS paced_until timestamptz;
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS n_kept_bytes bigint NOT NULL DEFAULT 0 CHECK (n_kept_bytes >= 0);
 ALTER TABLE easeml.partitions ADD COLUMN IF NOT EXISTS home_segment_id integer REFERENCES easeml.segments;
