@@ -92,7 +92,8 @@ COMMENT ON VIEW easeml.procedures IS 'Procedures that easeml.select_models accep
 CREATE VIEW easeml.leaderboard WITH (security_invoker) AS
 SELECT t.run_id, CASE WHEN t.best_metric_value IS NOT NULL THEN
         -- Without the last three elements, which make the key unique: equal trials share a rank.
-        rank() OVER (PARTITION BY t.run_id ORDER BY trim_array(easeml.rank_key(t, r.is_higher_better), 3)) END AS rank,
+        rank() OVER (PARTITION BY t.run_id ORDER BY easeml.rank_value(t, r.is_higher_better),
+            trim_array(easeml.rank_key(t, r.is_higher_better), 3)) END AS rank,
     t.trial_id, t.trial_number, d.dataset_name, t.architecture, t.status,
     r.metric, t.best_metric_value AS validation_metric, e.metric_value AS test_metric, t.best_epoch,
     greatest(t.best_epoch, t.n_steps_done / (2 * d.n_partitions::bigint))::integer AS n_epochs_done, t.max_epochs,

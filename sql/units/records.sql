@@ -234,8 +234,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.record_metrics(jsonb, integer, text, bigint, jsonb, bigint) IS
-    'Records all metrics of a complete split, whatever their names, and, if the epoch is the trial''s best, its state; returns the bytes of '
-    'the former best state, which it prunes (internal).';
+    'Records all metrics of a complete split, whatever their names, and, if the epoch is the trial''s best, its state; '
+    'returns the bytes of the former best state, which it prunes (internal).';
 
 CREATE FUNCTION easeml.record_pilot(
     unit jsonb,

@@ -37,7 +37,8 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO easeml.metric_values (trial_id, epoch, tenant, split, metric, value)
-    SELECT e.trial_id, e.epoch, e.tenant, e.split, v.metric, v.value FROM easeml.epoch_metrics e CROSS JOIN LATERAL (VALUES
+    SELECT e.trial_id, e.epoch, e.tenant, e.split, v.metric, v.value FROM easeml.epoch_metrics e
+    CROSS JOIN LATERAL (VALUES
         ('accuracy', e.accuracy), ('balanced_accuracy', e.balanced_accuracy), ('macro_f1', e.macro_f1),
         ('log_loss', e.log_loss), ('rmse', e.rmse), ('mae', e.mae), ('r2', e.r2)) v(metric, value)
     WHERE v.value IS NOT NULL;

@@ -25,8 +25,8 @@ UNPINNED = {
     "array_bytes", "bytes_as_numbers", "create_dataset", "drift", "evaluate_on_nodes", "find_output", "find_source",
     "drift_on_nodes", "explain_on_nodes", "explain_row_on_nodes", "predict_on_nodes", "predict_table",
 }  # fmt: skip
-# It is inlined; names in its body were looked up when it was made, for the body is no literal.
-PARSED = {"rank_key"}
+# They are inlined; names in their bodies were looked up when they were made, for these are no literals.
+PARSED = {"rank_key", "rank_value"}
 # Procedures that commit cannot have a setting: their bodies set it first, and after each commit; one that looks up no
 # name needs none.
 COMMITTING = {
