@@ -40,10 +40,15 @@ SELECT t.trial_id, t.run_id, t.tenant, e, s.split, 0, 1 + t.trial_id %% 2, 1, 1,
 FROM easeml.trials t, generate_series(1, 5) e, unnest('{validation,test}'::text[]) s(split)
 WHERE t.run_id BETWEEN %(first)s AND %(last)s AND (s.split = 'validation' OR e = t.best_epoch) ORDER BY t.trial_id, e;
 
-INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy, log_loss, n_classes, measured_at, training_loss, training_seconds)
-SELECT v.trial_id, v.run_id, v.tenant, v.epoch, v.split, 2000, t.best_metric_value, t.best_metric_value, 0.3, 2, v.finished_at,
+INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, n_classes, measured_at, training_loss, training_seconds)
+SELECT v.trial_id, v.run_id, v.tenant, v.epoch, v.split, 2000, t.best_metric_value, 2, v.finished_at,
     CASE v.split WHEN 'validation' THEN 1.0 / v.epoch END, CASE v.split WHEN 'validation' THEN 0.7 END
 FROM easeml.evaluations v JOIN easeml.trials t USING (trial_id, run_id) WHERE v.run_id BETWEEN %(first)s AND %(last)s;
+
+INSERT INTO easeml.metric_values (trial_id, epoch, tenant, split, metric, value)
+SELECT e.trial_id, e.epoch, e.tenant, e.split, m.metric, m.value FROM easeml.epoch_metrics e, LATERAL (VALUES ('accuracy', e.metric_value),
+    ('balanced_accuracy', e.metric_value - 0.01), ('macro_f1', e.metric_value - 0.02), ('log_loss', 0.3)) m(metric, value)
+WHERE e.run_id BETWEEN %(first)s AND %(last)s AND m.value IS NOT NULL;
 
 INSERT INTO easeml.events (tenant, run_id, trial_id, happened_at, kind, message)
 SELECT tenant, run_id, NULL, created_at, k, 'it ' || k || ', as runs do' FROM easeml.runs, unnest('{created,scheduled,summary}'::text[]) k

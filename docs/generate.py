@@ -188,7 +188,8 @@ def option_help(option: Any) -> str:
 
 def architectures_page() -> str:
     """The reference of architectures, their hyperparameters, and metrics."""
-    from easeml_plpy.metrics.metrics import DEFAULT_METRIC, METRICS
+    from easeml_plpy.metrics import METRICS
+    from easeml_plpy.metrics.metrics import DEFAULT_METRIC
     from easeml_plpy.trainers import ARCHITECTURES
 
     lines = [NOTE, "", "# Architectures and metrics", ""]

@@ -31,15 +31,16 @@ class Size:
 
 
 LATER = re.compile(r"^.*-- since 0\.2\.0\n", re.MULTILINE)
+FORMER = re.compile(r"^.*-- until 0\.1\.0\n", re.MULTILINE)
 FULL = Size()
 QUICK = Size(n_tenants=20, n_runs=400, n_trials_each=10, n_epochs=3, largest_run=500)
 TINY = Size(n_tenants=4, n_runs=12, n_trials_each=3, n_epochs=2, n_candidates=3, largest_run=20, open_every=6)
 
 
 def statements(*, is_first: bool) -> list[str]:
-    """Return what fills the tables; those of the first version lack some columns."""
+    """Return what fills the tables; those of the first version have other columns."""
     text = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
-    return (LATER.sub("", text) if is_first else text).split(";\n\n")
+    return (LATER if is_first else FORMER).sub("", text).split(";\n\n")
 
 
 def fill(connection: psycopg.Connection[Any], size: Size) -> None:

@@ -80,13 +80,20 @@ SELECT t.trial_id, t.run_id, t.tenant, e, s.split, 0, 1 + t.trial_id %% 2, 1, 1,
 FROM easeml.trials t, generate_series(1, %(n_epochs)s) e, unnest('{validation,test}'::text[]) s(split)
 WHERE t.status = 'finished' AND (s.split = 'validation' OR e = t.best_epoch) ORDER BY t.trial_id, e;
 
-INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy, log_loss,
-    n_classes, measured_at
+INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, n_classes, measured_at
     , training_loss, training_seconds -- since 0.2.0
+    , accuracy, balanced_accuracy, macro_f1, log_loss -- until 0.1.0
 )
-SELECT v.trial_id, v.run_id, v.tenant, v.epoch, v.split, 2000, t.best_metric_value, t.best_metric_value, 0.3, 2, v.finished_at
+SELECT v.trial_id, v.run_id, v.tenant, v.epoch, v.split, 2000, t.best_metric_value, 2, v.finished_at
+    , t.best_metric_value, t.best_metric_value - 0.01, t.best_metric_value - 0.02, 0.3 -- until 0.1.0
     , CASE v.split WHEN 'validation' THEN 1.0 / v.epoch END, CASE v.split WHEN 'validation' THEN 0.7 END -- since 0.2.0
 FROM easeml.evaluations v JOIN easeml.trials t USING (trial_id);
+
+INSERT INTO easeml.metric_values (trial_id, epoch, tenant, split, metric, value) -- since 0.2.0
+SELECT e.trial_id, e.epoch, e.tenant, e.split, m.metric, m.value -- since 0.2.0
+FROM easeml.epoch_metrics e, LATERAL (VALUES ('accuracy', e.metric_value), ('balanced_accuracy', e.metric_value - 0.01), -- since 0.2.0
+    ('macro_f1', e.metric_value - 0.02), ('log_loss', 0.3)) m(metric, value) WHERE m.value IS NOT NULL -- since 0.2.0
+;
 
 INSERT INTO easeml.events (tenant, run_id, trial_id, happened_at, kind, message)
 SELECT tenant, run_id, NULL, created_at, k, 'it ' || k || ', as runs do' FROM easeml.runs,

@@ -143,7 +143,7 @@ SELECT (SELECT run_id FROM easeml.run_status ORDER BY run_id DESC LIMIT 1) AS ru
 
 -- name: leaderboard
 -- Trials of a run, best first.
-SELECT * FROM easeml.leaderboard WHERE run_id = %(run_id)s ORDER BY rank, trial_id
+SELECT * FROM easeml.leaderboard WHERE run_id = %(run_id)s ORDER BY rank, trial_number
 
 -- name: summary
 -- The summary of a run, one sentence per row.

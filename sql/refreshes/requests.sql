@@ -108,8 +108,7 @@ CREATE OR REPLACE FUNCTION easeml.best_of_run(run_id bigint) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT t.trial_id FROM easeml.trials t JOIN easeml.runs r USING (run_id)
     WHERE t.run_id = best_of_run.run_id AND t.best_checkpoint_id IS NOT NULL AND t.best_metric_value IS NOT NULL
-    ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.best_loss,
-        t.architecture <> 'ensemble', t.trial_id LIMIT 1
+    ORDER BY easeml.rank_key(t, r.is_higher_better) LIMIT 1
 $$;
 COMMENT ON FUNCTION easeml.best_of_run(bigint) IS
     'Returns the best trial of a run that can answer, or NULL if there is none (internal).';
@@ -167,10 +166,10 @@ BEGIN
                 (SELECT coalesce(jsonb_object_agg(c.key, jsonb_build_array(c.value)), '{}')
                     FROM jsonb_each(b.config) c)))
         FROM (SELECT o.* FROM (SELECT DISTINCT ON (t.architecture) t.architecture, t.config, t.best_epoch,
-                CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END AS place
+                easeml.rank_key(t, r.is_higher_better) AS rank_key
                 FROM easeml.trials t JOIN easeml.runs r USING (run_id) WHERE t.run_id = before.run_id
                     AND t.architecture <> 'ensemble' AND t.best_metric_value IS NOT NULL
-                ORDER BY t.architecture, place, t.trial_id) o ORDER BY o.place LIMIT 3) b);
+                ORDER BY t.architecture, rank_key) o ORDER BY o.rank_key LIMIT 3) b);
 END
 $$;
 COMMENT ON FUNCTION easeml.perform_take_refresh(name, name, jsonb) IS 'Returns the next step of a refresh, and '

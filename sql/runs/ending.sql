@@ -32,8 +32,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- of 64 MB at most each.
     WITH ranked AS (
         SELECT t.trial_id, t.trial_number, t.architecture, t.config, t.best_epoch, s.checkpoint_id, s.n_bytes, s.sha256,
-            row_number() OVER (ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value
-                    ELSE t.best_metric_value END, t.best_loss, t.trial_number) AS standing
+            row_number() OVER (ORDER BY easeml.rank_key(t, r.is_higher_better)) AS standing
         FROM easeml.trials e JOIN easeml.runs r USING (run_id) JOIN easeml.trials t USING (run_id)
         JOIN easeml.checkpoints s ON s.checkpoint_id = t.best_checkpoint_id
         WHERE e.trial_id = composition.trial_id AND t.trial_id <> e.trial_id
@@ -77,8 +76,7 @@ BEGIN
     END IF;
     SELECT d.n_partitions INTO n_partitions FROM easeml.datasets d WHERE d.dataset_id = run.dataset_id;
     SELECT t.* INTO best FROM easeml.trials t WHERE t.run_id = run.run_id AND t.best_metric_value IS NOT NULL
-    ORDER BY CASE WHEN run.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END,
-        t.best_loss, t.trial_number LIMIT 1;
+    ORDER BY easeml.rank_key(t, run.is_higher_better) LIMIT 1;
     is_untested := FOUND AND best.status IN ('waiting', 'running', 'paused', 'stopped');
     IF NOT FOUND OR NOT (easeml.add_ensemble(run) OR is_untested) THEN
         RETURN false;
@@ -118,12 +116,16 @@ BEGIN
             FOR NO KEY UPDATE SKIP LOCKED)
         AND EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND e.best_metric_value IS NOT NULL
             AND NOT EXISTS (SELECT FROM easeml.deployments p WHERE p.trial_id = e.trial_id) FOR UPDATE SKIP LOCKED)
-        -- A member that was trained again is better than its validation metric shows.
-        AND NOT EXISTS (SELECT FROM easeml.trials e WHERE e.arm_id = a.arm_id AND NOT EXISTS (
-            SELECT FROM easeml.trials t WHERE t.run_id = r.run_id AND t.trial_id <> e.trial_id
-                AND CASE WHEN t.best_metric_value = e.best_metric_value THEN NOT jsonb_path_exists(e.config,
-                        '$.members[*].refit_epochs') AND (e.best_loss IS NULL OR t.best_loss <= e.best_loss)
-                    ELSE r.is_higher_better = (t.best_metric_value > e.best_metric_value) END));
+        -- A member that was trained again is better than its validation metric shows: then the metric decides alone.
+        AND NOT EXISTS (SELECT FROM easeml.trials e
+            CROSS JOIN LATERAL (SELECT easeml.rank_key(e, r.is_higher_better) AS rank_key,
+                jsonb_path_exists(e.config, '$.members[*].refit_epochs') AS is_refit) o
+            WHERE e.arm_id = a.arm_id AND NOT EXISTS (
+                SELECT FROM easeml.trials t
+                CROSS JOIN LATERAL (SELECT easeml.rank_key(t, r.is_higher_better) AS rank_key) k
+                WHERE t.run_id = r.run_id AND t.trial_id <> e.trial_id
+                    AND CASE WHEN o.is_refit THEN k.rank_key[:1] < o.rank_key[:1]
+                        ELSE k.rank_key[:2] <= o.rank_key[:2] END));
 END
 $$;
 COMMENT ON FUNCTION easeml.drop_vain_ensemble(bigint, bigint) IS 'Removes the ensemble of a run that is ending if a '

@@ -20,11 +20,13 @@ BEGIN
     -- Of the newest trials that trained for more than a moment; those of other tenants are theirs.
     RETURN (SELECT jsonb_agg(jsonb_build_object('architecture', m.architecture, 'dataset', m.dataset_name, 'config',
                 m.config, 'quality', m.quality)) FROM (
-        SELECT t.architecture, d.dataset_name, t.config, easeml.quality(r.metric, t.best_metric_value, e.r2) AS quality
+        SELECT t.architecture, d.dataset_name, t.config,
+            easeml.quality(r.metric, t.best_metric_value, e.value) AS quality
         FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) JOIN easeml.trials t ON t.run_id = r.run_id
-        JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch AND e.split = 'validation'
+        LEFT JOIN easeml.metric_values e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch
+            AND e.split = 'validation' AND e.metric = 'r2'
         WHERE r.tenant = measured_configs.tenant AND d.task = measured_configs.task AND r.status = 'finished'
-            AND t.architecture <> 'ensemble'
+            AND t.best_metric_value IS NOT NULL AND t.architecture <> 'ensemble'
             AND octet_length(t.config::text) < 10000
         ORDER BY t.trial_id DESC LIMIT 2000) m WHERE m.quality IS NOT NULL);
 END

@@ -49,10 +49,9 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (SELECT greatest(coalesce(q.n_planned, t.n_units_done), t.n_units_done) AS n_units) w ON true
 LEFT JOIN LATERAL (
     -- Exactly one row, so that a query that does not need the best trial, such as that of easeml.wait, does not pay for
-    -- it.
-    SELECT (array_agg(trial_id ORDER BY CASE WHEN r.is_higher_better THEN -best_metric_value ELSE best_metric_value END,
-            best_loss, architecture <> 'ensemble', trial_number))[1] AS trial_id
-    FROM easeml.trials WHERE run_id = r.run_id AND best_metric_value IS NOT NULL) b ON true
+    -- it. The least key needs no sort.
+    SELECT (min(easeml.rank_key(k, r.is_higher_better)))[6]::bigint AS trial_id
+    FROM easeml.trials k WHERE k.run_id = r.run_id AND k.best_metric_value IS NOT NULL) b ON true
 CROSS JOIN LATERAL (SELECT CASE WHEN r.price_list IS NOT NULL THEN easeml.planned_cost(r.run_id, t.slot_seconds)
     ELSE t.slot_seconds / 3600 * (SELECT min(i.price_per_hour / i.n_slots) FROM easeml.instance_types i
         WHERE i.price_list = 'local') END AS cost_so_far) c
@@ -92,8 +91,9 @@ COMMENT ON VIEW easeml.procedures IS 'Procedures that easeml.select_models accep
 
 CREATE OR REPLACE VIEW easeml.leaderboard WITH (security_invoker) AS
 SELECT t.run_id, CASE WHEN t.best_metric_value IS NOT NULL THEN
-        rank() OVER (PARTITION BY t.run_id ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value
-                ELSE t.best_metric_value END NULLS LAST, t.best_loss, t.architecture <> 'ensemble') END AS rank,
+        -- Without the last three elements, which make the key unique: equal trials share a rank.
+        rank() OVER (PARTITION BY t.run_id ORDER BY easeml.rank_value(t, r.is_higher_better),
+            trim_array(easeml.rank_key(t, r.is_higher_better), 3)) END AS rank,
     t.trial_id, t.trial_number, d.dataset_name, t.architecture, t.status,
     r.metric, t.best_metric_value AS validation_metric, e.metric_value AS test_metric, t.best_epoch,
     greatest(t.best_epoch, t.n_steps_done / (2 * d.n_partitions::bigint))::integer AS n_epochs_done, t.max_epochs,
@@ -116,27 +116,81 @@ COMMENT ON VIEW easeml.leaderboard IS 'Trials of each run, best first by the val
 CREATE OR REPLACE VIEW easeml.learning_curves WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, e.epoch, e.training_loss, r.metric,
     e.metric_value AS validation_metric,
-    e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at,
+    m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2, e.measured_at,
     extract(epoch FROM e.measured_at - r.started_at)::double precision AS elapsed_seconds, e.training_seconds,
     t.tenant::text AS tenant, e.n_classes, e.metric_error AS validation_error,
-    e.mse, e.psnr, e.ssim, e.token_accuracy
+    m.mse, m.psnr, m.ssim, m.token_accuracy
 FROM easeml.epoch_metrics e
 JOIN easeml.trials t ON t.trial_id = e.trial_id AND t.run_id = e.run_id
 JOIN easeml.runs r ON r.run_id = t.run_id
+LEFT JOIN LATERAL (
+    -- Exactly one row, so that a query without these columns does not pay for them.
+    SELECT
+        max(v.value) FILTER (WHERE v.metric = 'accuracy') AS accuracy,
+        max(v.value) FILTER (WHERE v.metric = 'balanced_accuracy') AS balanced_accuracy,
+        max(v.value) FILTER (WHERE v.metric = 'macro_f1') AS macro_f1,
+        max(v.value) FILTER (WHERE v.metric = 'log_loss') AS log_loss,
+        max(v.value) FILTER (WHERE v.metric = 'rmse') AS rmse,
+        max(v.value) FILTER (WHERE v.metric = 'mae') AS mae,
+        max(v.value) FILTER (WHERE v.metric = 'r2') AS r2,
+        max(v.value) FILTER (WHERE v.metric = 'mse') AS mse,
+        max(v.value) FILTER (WHERE v.metric = 'psnr') AS psnr,
+        max(v.value) FILTER (WHERE v.metric = 'ssim') AS ssim,
+        max(v.value) FILTER (WHERE v.metric = 'token_accuracy') AS token_accuracy
+    FROM easeml.metric_values v WHERE v.trial_id = e.trial_id AND v.epoch = e.epoch AND v.split = e.split) m ON true
 WHERE e.split = 'validation';
 COMMENT ON VIEW easeml.learning_curves IS 'Training loss and validation metrics of each trial after each epoch.';
 
 CREATE OR REPLACE VIEW easeml.trial_metrics WITH (security_invoker) AS
 SELECT t.run_id, t.trial_id, t.trial_number, d.dataset_name, t.architecture, e.split, e.epoch,
     e.n_rows, r.metric, e.metric_value,
-    e.accuracy, e.balanced_accuracy, e.macro_f1, e.log_loss, e.rmse, e.mae, e.r2, e.measured_at,
-    t.tenant::text AS tenant, e.mse, e.psnr, e.ssim, e.token_accuracy
+    m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2, e.measured_at,
+    t.tenant::text AS tenant, m.mse, m.psnr, m.ssim, m.token_accuracy
 FROM easeml.trials t
 JOIN easeml.runs r USING (run_id)
 JOIN easeml.datasets d USING (dataset_id)
-JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.run_id = t.run_id AND e.epoch = t.best_epoch;
+JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.run_id = t.run_id AND e.epoch = t.best_epoch
+LEFT JOIN LATERAL (
+    -- Exactly one row, so that a query without these columns does not pay for them.
+    SELECT
+        max(v.value) FILTER (WHERE v.metric = 'accuracy') AS accuracy,
+        max(v.value) FILTER (WHERE v.metric = 'balanced_accuracy') AS balanced_accuracy,
+        max(v.value) FILTER (WHERE v.metric = 'macro_f1') AS macro_f1,
+        max(v.value) FILTER (WHERE v.metric = 'log_loss') AS log_loss,
+        max(v.value) FILTER (WHERE v.metric = 'rmse') AS rmse,
+        max(v.value) FILTER (WHERE v.metric = 'mae') AS mae,
+        max(v.value) FILTER (WHERE v.metric = 'r2') AS r2,
+        max(v.value) FILTER (WHERE v.metric = 'mse') AS mse,
+        max(v.value) FILTER (WHERE v.metric = 'psnr') AS psnr,
+        max(v.value) FILTER (WHERE v.metric = 'ssim') AS ssim,
+        max(v.value) FILTER (WHERE v.metric = 'token_accuracy') AS token_accuracy
+    FROM easeml.metric_values v WHERE v.trial_id = e.trial_id AND v.epoch = e.epoch AND v.split = e.split) m ON true;
 COMMENT ON VIEW easeml.trial_metrics IS 'All metrics of the best epoch of each trial, as its units measured them: one '
     'row for validation, and one for test if it is measured. easeml.evaluate measures many more.';
+
+CREATE OR REPLACE VIEW easeml.metric_history WITH (security_invoker) AS
+SELECT t.run_id, t.trial_id, t.trial_number, t.architecture, v.epoch, v.split, v.metric, v.value,
+    v.metric = r.metric AS is_ranking, v.epoch = t.best_epoch AS is_best_epoch, e.n_rows, e.measured_at,
+    t.tenant::text AS tenant
+FROM easeml.epoch_metrics e
+JOIN easeml.trials t ON t.trial_id = e.trial_id AND t.run_id = e.run_id
+JOIN easeml.runs r ON r.run_id = t.run_id
+JOIN easeml.metric_values v ON v.trial_id = e.trial_id AND v.epoch = e.epoch AND v.split = e.split;
+COMMENT ON VIEW easeml.metric_history IS 'Every metric of each trial after each epoch, one row for each: what '
+    'easeml.learning_curves and easeml.trial_metrics show as columns, and metrics that have no column there.';
+COMMENT ON COLUMN easeml.metric_history.run_id IS 'The run.';
+COMMENT ON COLUMN easeml.metric_history.trial_id IS 'The trial.';
+COMMENT ON COLUMN easeml.metric_history.trial_number IS 'Number of the trial within its run.';
+COMMENT ON COLUMN easeml.metric_history.architecture IS 'Architecture of the trial.';
+COMMENT ON COLUMN easeml.metric_history.epoch IS 'Epoch after which the trial was measured.';
+COMMENT ON COLUMN easeml.metric_history.split IS 'validation or test: the rows that were measured.';
+COMMENT ON COLUMN easeml.metric_history.metric IS 'The metric, one of easeml.metrics.';
+COMMENT ON COLUMN easeml.metric_history.value IS 'Its value; there is no row where it is not a finite number.';
+COMMENT ON COLUMN easeml.metric_history.is_ranking IS 'Whether it ranks the trials of the run.';
+COMMENT ON COLUMN easeml.metric_history.is_best_epoch IS 'Whether this is the best epoch of the trial.';
+COMMENT ON COLUMN easeml.metric_history.n_rows IS 'Number of rows that were measured.';
+COMMENT ON COLUMN easeml.metric_history.measured_at IS 'When it was measured.';
+COMMENT ON COLUMN easeml.metric_history.tenant IS 'Tenant that owns the run.';
 
 -- The join stands outside the union: so the first units by time come from the indexes of both tables, and nothing is
 -- sorted.

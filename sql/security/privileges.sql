@@ -166,12 +166,12 @@ BEGIN
             ('easeml_tenant', '{forecast,forecasts_with,run_standing,make_forecast,architecture_facts}'),
             -- What the views call.
             ('easeml_tenant', '{
-                instance_cost,planned_cost,has_live_coordinator,current_tenant,current_tenancy,list_architectures,
-                list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
+                rank_key,rank_value,instance_cost,planned_cost,has_live_coordinator,current_tenant,current_tenancy,
+                list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
             ('easeml_reader', '{
-                instance_cost,planned_cost,reads_for_all,has_live_coordinator,current_tenant,current_tenancy,
-                list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,
+                rank_key,rank_value,instance_cost,planned_cost,reads_for_all,has_live_coordinator,current_tenant,
+                current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,
                 list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
             ('easeml_coordinator', '{analyse_grown,due_tasks,advance_task}'),
             ('easeml_coordinator', '{
@@ -179,7 +179,7 @@ BEGIN
                 evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,train_gang,
                 evaluate_gang,pilot_unit,architecture_facts,share_of_time,trial_place,slot_place,open_unit,fence,
                 holds_lease,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,
-                record_metrics,note_takeover,note_serving,record_pilot,begin_ending,add_ensemble,
+                rank_key,rank_value,record_metrics,note_takeover,note_serving,record_pilot,begin_ending,add_ensemble,
                 drop_vain_ensemble,lock_trials,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,
                 keep_allocations,charge,has_live_coordinator,current_tenant,current_tenancy,list_architectures,
                 list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,

@@ -93,7 +93,9 @@ BEGIN
         -- What units record names its trial without a foreign key (units/tables.sql).
         UNION ALL SELECT format('easeml.%I', k.child)::regclass, 'easeml.trials'::regclass,
             'p.trial_id = c.trial_id AND p.tenant = c.tenant', 'true'
-        FROM unnest('{checkpoints,training_units,evaluations,epoch_metrics}'::text[]) k(child) ORDER BY 1, 3
+        FROM unnest('{checkpoints,training_units,evaluations,epoch_metrics}'::text[]) k(child)
+        UNION ALL SELECT 'easeml.metric_values'::regclass, 'easeml.epoch_metrics'::regclass,
+            'p.trial_id = c.trial_id AND p.epoch = c.epoch AND p.split = c.split', 'true' ORDER BY 1, 3
     LOOP
         EXECUTE format('SELECT count(*) FROM %s c WHERE %s AND NOT EXISTS (SELECT FROM %s p WHERE %s)', reference.child,
             reference.is_given, reference.parent, reference.matches) INTO n;

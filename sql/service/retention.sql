@@ -80,8 +80,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                 OR t.trial_id IN (SELECT s.trial_id FROM easeml.servings s))
         UNION SELECT b.trial_id FROM easeml.runs r CROSS JOIN LATERAL (
             SELECT t.trial_id FROM easeml.trials t WHERE t.run_id = r.run_id AND t.best_metric_value IS NOT NULL
-            ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.best_loss,
-                t.architecture <> 'ensemble', t.trial_number LIMIT 1) b
+            ORDER BY easeml.rank_key(t, r.is_higher_better) LIMIT 1) b
         WHERE r.run_id = ANY (run_ids)
         UNION SELECT o.trial_id FROM kept k JOIN easeml.trials t USING (trial_id)
         JOIN easeml.trials o ON o.run_id = t.run_id

@@ -19,9 +19,9 @@ BEGIN
         AND answering.is_deployed = coalesce(last.is_deployed, false) THEN
         RETURN;
     END IF;
-    SELECT (to_jsonb(e) ->> answering.metric)::double precision INTO value
-    FROM easeml.trials t JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch
-        AND e.split = 'validation' WHERE t.trial_id = answering.trial_id;
+    SELECT v.value INTO value FROM easeml.trials t JOIN easeml.metric_values v ON v.trial_id = t.trial_id
+        AND v.epoch = t.best_epoch AND v.split = 'validation' AND v.metric = answering.metric
+    WHERE t.trial_id = answering.trial_id;
     INSERT INTO easeml.servings (tenant, dataset_name, trial_id, is_deployed, metric, metric_value, reason, restored_id)
     VALUES (note_serving.tenant, note_serving.dataset_name, answering.trial_id, answering.is_deployed, answering.metric,
         value, note_serving.reason, note_serving.restored_id);
@@ -58,8 +58,8 @@ DECLARE
     better record;
     answering bigint;
 BEGIN
-    SELECT d.tenant, d.dataset_name, r.metric, t.best_metric_value INTO better FROM easeml.trials t
-    JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
+    SELECT d.tenant, d.dataset_name, r.metric, easeml.rank_key(t, r.is_higher_better) AS rank_key INTO better
+    FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
     WHERE t.ctid = easeml.trial_place(note_takeover.trial_id);
     SELECT s.trial_id INTO answering FROM easeml.servings s WHERE s.tenant = better.tenant
         AND s.dataset_name = better.dataset_name ORDER BY s.serving_id DESC LIMIT 1;
@@ -71,8 +71,7 @@ BEGIN
         AND m.metric = better.metric
         AND NOT EXISTS (SELECT FROM easeml.deployments p WHERE p.tenant = m.tenant AND p.dataset_name = m.dataset_name)
         AND NOT EXISTS (SELECT FROM easeml.trials l WHERE l.trial_id = answering
-            AND CASE WHEN m.is_higher_better THEN l.best_metric_value > better.best_metric_value
-                ELSE l.best_metric_value < better.best_metric_value END)
+            AND easeml.rank_key(l, m.is_higher_better) < better.rank_key)
     FOR NO KEY UPDATE OF m SKIP LOCKED;
     IF FOUND THEN
         PERFORM easeml.note_serving(better.tenant, better.dataset_name, 'better');

@@ -124,6 +124,11 @@ BEGIN
     SELECT (jsonb_populate_record(NULL::easeml.epoch_metrics,
             m.value || jsonb_build_object('trial_id', new_trial_id, 'run_id', new_run_id, 'tenant', asker,
         'epoch', trial.best_epoch, 'split', m.key, 'measured_at', now()))).* FROM jsonb_each(facts -> 'metrics') m;
+    INSERT INTO easeml.metric_values (trial_id, epoch, tenant, split, metric, value)
+    SELECT new_trial_id, trial.best_epoch, asker, m.key, v.key, v.value::double precision
+    FROM jsonb_each(facts -> 'metrics') m
+    CROSS JOIN LATERAL jsonb_each_text(m.value - '{n_rows,metric_value,n_classes,metric_error}'::text[]) v
+    WHERE v.value IS NOT NULL;
     INSERT INTO easeml.checkpoints (trial_id, tenant, epoch, n_bytes, sha256, state)
     VALUES (new_trial_id, asker, trial.best_epoch, begin_import.n_bytes, begin_import.sha256, begin_import.state)
         RETURNING checkpoints.checkpoint_id INTO new_checkpoint_id;

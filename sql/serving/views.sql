@@ -14,13 +14,12 @@ LEFT JOIN LATERAL (
     -- A task is to know what was fed, and each of its versions has its own validation rows: the newest one that a run
     -- has finished on answers.
     ORDER BY CASE WHEN v.task_id IS NOT NULL AND n.status = 'finished' THEN d.version END DESC NULLS LAST,
-        CASE WHEN m.is_higher_better THEN -c.best_metric_value ELSE c.best_metric_value END NULLS LAST, c.best_loss,
-        c.architecture <> 'ensemble', c.trial_id LIMIT 1) b ON true
+        easeml.rank_key(c, m.is_higher_better) LIMIT 1) b ON true
 LEFT JOIN easeml.trials t ON t.trial_id = coalesce(p.trial_id, b.trial_id)
 LEFT JOIN easeml.runs r ON r.run_id = t.run_id;
 COMMENT ON VIEW easeml.answering IS 'The trial that answers for each dataset: the deployed one, else the best of the '
-    'runs that rank by the dataset''s metric, over all versions (for a task only the newest version with a finished '
-    'run). Of equal trials the one with the lower loss answers, then an ensemble, then the oldest (internal).';
+    'runs that rank by the dataset''s metric (easeml.rank_key), over all versions (for a task only the newest version '
+    'with a finished run) (internal).';
 COMMENT ON COLUMN easeml.answering.tenant IS 'Tenant that owns the dataset.';
 COMMENT ON COLUMN easeml.answering.dataset_name IS 'The dataset.';
 COMMENT ON COLUMN easeml.answering.metric IS 'Metric of the dataset.';
@@ -34,7 +33,8 @@ COMMENT ON COLUMN easeml.answering.checkpoint_id IS 'The state of its best epoch
 CREATE OR REPLACE VIEW easeml.serving WITH (security_invoker) AS
 SELECT a.tenant::text AS tenant, a.dataset_name, a.trial_id, a.run_id,
     d.version AS dataset_version, t.architecture, a.metric,
-    (to_jsonb(e) ->> a.metric)::double precision AS validation_metric, t.best_epoch, a.is_deployed,
+    (SELECT v.value FROM easeml.metric_values v WHERE v.trial_id = t.trial_id AND v.epoch = t.best_epoch
+        AND v.split = 'validation' AND v.metric = a.metric) AS validation_metric, t.best_epoch, a.is_deployed,
     CASE WHEN a.is_deployed
         AND s.reason = 'rolled back' THEN 'easeml.rollback went back to it; no other takes over until easeml.undeploy'
         WHEN a.is_deployed AND s.reason = 'refreshed'
@@ -48,7 +48,6 @@ SELECT a.tenant::text AS tenant, a.dataset_name, a.trial_id, a.run_id,
 FROM easeml.answering a
 LEFT JOIN easeml.trials t USING (trial_id)
 LEFT JOIN easeml.datasets d USING (dataset_id)
-LEFT JOIN easeml.epoch_metrics e ON e.trial_id = t.trial_id AND e.epoch = t.best_epoch AND e.split = 'validation'
 LEFT JOIN LATERAL (SELECT h.trial_id, h.reason, h.since FROM easeml.servings h WHERE h.tenant = a.tenant
     AND h.dataset_name = a.dataset_name
     ORDER BY h.serving_id DESC LIMIT 1) s ON s.trial_id = a.trial_id;

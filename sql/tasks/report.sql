@@ -20,14 +20,13 @@ BEGIN
         WHERE r.finished_at IS NOT NULL
     ), arm AS (
         SELECT DISTINCT ON (e.run_id, t.architecture) e.run_id, e.dataset_id, t.architecture,
-            t.trial_id, t.best_metric_value AS value, t.best_loss, t.trial_number, e.finished_at, e.metric,
-            e.is_higher_better, e.n_examples
-        FROM ended e JOIN easeml.trials t USING (run_id) WHERE t.best_metric_value IS NOT NULL
-        ORDER BY e.run_id, t.architecture, CASE WHEN e.is_higher_better THEN -t.best_metric_value
-            ELSE t.best_metric_value END, t.best_loss, t.trial_number
+            t.trial_id, t.best_metric_value AS value, k.rank_key, e.finished_at, e.metric, e.is_higher_better,
+            e.n_examples
+        FROM ended e JOIN easeml.trials t USING (run_id)
+        CROSS JOIN LATERAL (SELECT easeml.rank_key(t, e.is_higher_better) AS rank_key) k
+        WHERE t.best_metric_value IS NOT NULL ORDER BY e.run_id, t.architecture, k.rank_key
     ), best AS (
-        SELECT DISTINCT ON (a.run_id) a.* FROM arm a ORDER BY a.run_id, CASE WHEN a.is_higher_better THEN -a.value
-            ELSE a.value END, a.best_loss, a.architecture <> 'ensemble', a.trial_number
+        SELECT DISTINCT ON (a.run_id) a.* FROM arm a ORDER BY a.run_id, a.rank_key
     ), so_far AS (
         -- Another version has other validation rows: what answers from then on is the best of that one.
         SELECT k.*, lag(k.best_now) OVER (PARTITION BY k.metric ORDER BY k.finished_at, k.run_id) AS before FROM (
@@ -40,8 +39,7 @@ BEGIN
         FROM easeml.runs r JOIN version v USING (dataset_id)
         LEFT JOIN easeml.task_runs q USING (run_id) LEFT JOIN LATERAL (
             SELECT t.* FROM easeml.trials t WHERE t.run_id = r.run_id AND t.best_metric_value IS NOT NULL
-            ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END, t.best_loss,
-                t.architecture <> 'ensemble', t.trial_number LIMIT 1) t ON true
+            ORDER BY easeml.rank_key(t, r.is_higher_better) LIMIT 1) t ON true
         WHERE r.finished_at IS NULL
     )
     SELECT found.created_at, format('task created: %s', found.specification ->> 'workload'), NULL::text, NULL::text,

@@ -130,12 +130,12 @@ BEGIN
     UPDATE easeml.arms a SET closing = nextval(pg_get_serial_sequence('easeml.arm_openings', 'decision_id')),
         closed_at = clock_timestamp(),
         quality = coalesce((
-            SELECT easeml.quality(r.metric, t.best_metric_value, m.r2) FROM easeml.trials t
+            SELECT easeml.quality(r.metric, t.best_metric_value, m.value) FROM easeml.trials t
             JOIN easeml.runs r USING (run_id)
-            LEFT JOIN easeml.epoch_metrics m ON m.trial_id = t.trial_id
-                AND m.epoch = t.best_epoch AND m.split = 'validation'
+            LEFT JOIN easeml.metric_values m ON m.trial_id = t.trial_id
+                AND m.epoch = t.best_epoch AND m.split = 'validation' AND m.metric = 'r2'
             WHERE t.arm_id = a.arm_id AND t.best_metric_value IS NOT NULL
-            ORDER BY CASE WHEN r.is_higher_better THEN -t.best_metric_value ELSE t.best_metric_value END LIMIT 1), 0),
+            ORDER BY easeml.rank_key(t, r.is_higher_better) LIMIT 1), 0),
         cost_seconds = (
             SELECT coalesce(sum(extract(epoch FROM w.finished_at - w.started_at)), 0)::double precision
             FROM easeml.trials t CROSS JOIN LATERAL (

@@ -207,18 +207,14 @@ DECLARE
 BEGIN
     SELECT t.* INTO trial FROM easeml.trials t WHERE t.ctid = place;
     SELECT (metrics ->> r.metric)::double precision INTO metric_value FROM easeml.runs r WHERE r.run_id = trial.run_id;
-    INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, accuracy,
-        balanced_accuracy, macro_f1, log_loss, rmse, mae, r2, n_classes, metric_error,
-        mse, psnr, ssim, token_accuracy, training_loss, training_seconds)
+    INSERT INTO easeml.metric_values (trial_id, epoch, tenant, split, metric, value)
+    SELECT trial.trial_id, record_metrics.epoch, trial.tenant, record_metrics.split, m.key, m.value::double precision
+    FROM jsonb_each_text(metrics - '{n_classes,metric_error}'::text[]) m;
+    INSERT INTO easeml.epoch_metrics (trial_id, run_id, tenant, epoch, split, n_rows, metric_value, n_classes,
+        metric_error, training_loss, training_seconds)
     SELECT trial.trial_id, trial.run_id, trial.tenant, record_metrics.epoch, record_metrics.split,
-        record_metrics.n_rows, metric_value,
-        m.accuracy, m.balanced_accuracy, m.macro_f1, m.log_loss, m.rmse, m.mae, m.r2, m.n_classes, m.metric_error,
-        m.mse, m.psnr, m.ssim, m.token_accuracy, u.training_loss, u.training_seconds
-    FROM jsonb_to_record(metrics) m(accuracy double precision, balanced_accuracy double precision,
-        macro_f1 double precision, log_loss double precision,
-        rmse double precision, mae double precision, r2 double precision, n_classes integer,
-        metric_error double precision,
-        mse double precision, psnr double precision, ssim double precision, token_accuracy double precision)
+        record_metrics.n_rows, metric_value, m.n_classes, m.metric_error, u.training_loss, u.training_seconds
+    FROM jsonb_to_record(metrics) m(n_classes integer, metric_error double precision)
     LEFT JOIN LATERAL (SELECT sum(v.loss * v.n_rows) / nullif(sum(v.n_rows), 0) AS training_loss,
         sum(v.training_seconds) AS training_seconds
         FROM easeml.training_units v WHERE v.trial_id = trial.trial_id
@@ -238,8 +234,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.record_metrics(jsonb, integer, text, bigint, jsonb, bigint) IS
-    'Records the metrics of a complete split and, if the epoch is the trial''s best, its state; returns the bytes of '
-    'the former best state, which it prunes (internal).';
+    'Records all metrics of a complete split, whatever their names, and, if the epoch is the trial''s best, its state; '
+    'returns the bytes of the former best state, which it prunes (internal).';
 
 CREATE OR REPLACE FUNCTION easeml.record_pilot(
     unit jsonb,
@@ -264,6 +260,7 @@ BEGIN
     DELETE FROM easeml.training_units u WHERE u.trial_id = OLD.trial_id;
     DELETE FROM easeml.evaluations e WHERE e.trial_id = OLD.trial_id;
     DELETE FROM easeml.epoch_metrics m WHERE m.trial_id = OLD.trial_id;
+    DELETE FROM easeml.metric_values v WHERE v.trial_id = OLD.trial_id;
     -- Of those who may use it, too: what an open transaction of theirs has locked, easeml.open_node_job refuses.
     DELETE FROM easeml.node_jobs j
     WHERE j.job_id IN (SELECT o.job_id FROM easeml.node_jobs o WHERE o.trial_id = OLD.trial_id FOR UPDATE SKIP LOCKED);

@@ -131,13 +131,6 @@ CREATE TABLE IF NOT EXISTS easeml.epoch_metrics (
     split text NOT NULL CHECK (split IN ('validation', 'test')),
     n_rows bigint NOT NULL,
     metric_value double precision,
-    accuracy double precision,
-    balanced_accuracy double precision,
-    macro_f1 double precision,
-    log_loss double precision,
-    rmse double precision,
-    mae double precision,
-    r2 double precision,
     n_classes integer,
     metric_error double precision,
     measured_at timestamptz NOT NULL DEFAULT now(),
@@ -145,14 +138,11 @@ CREATE TABLE IF NOT EXISTS easeml.epoch_metrics (
 );
 ALTER TABLE easeml.epoch_metrics
     ADD COLUMN IF NOT EXISTS training_loss double precision,
-    ADD COLUMN IF NOT EXISTS training_seconds double precision,
-    ADD COLUMN IF NOT EXISTS mse double precision,
-    ADD COLUMN IF NOT EXISTS psnr double precision,
-    ADD COLUMN IF NOT EXISTS ssim double precision,
-    ADD COLUMN IF NOT EXISTS token_accuracy double precision;
+    ADD COLUMN IF NOT EXISTS training_seconds double precision;
 CREATE INDEX IF NOT EXISTS epoch_metrics_run ON easeml.epoch_metrics (run_id);
 COMMENT ON TABLE easeml.epoch_metrics IS
-    'Metrics of a trial after an epoch over a whole split; metric_value is the metric of the run.';
+    'What was measured of a trial after an epoch over a whole split. metric_value is the metric of the run, which is '
+    'also a row of easeml.metric_values, as all others are: the leaderboard reads it here.';
 COMMENT ON COLUMN easeml.epoch_metrics.n_classes IS
     'Number of classes with rows in the split; the metrics ignore all others. Null if the target is a number.';
 COMMENT ON COLUMN easeml.epoch_metrics.training_loss IS 'Mean loss over the training rows of the epoch, in the row of '
@@ -161,6 +151,19 @@ COMMENT ON COLUMN easeml.epoch_metrics.training_seconds IS
     'Seconds that the training units of the epoch spent training, in the same row.';
 COMMENT ON COLUMN easeml.epoch_metrics.metric_error IS
     'Standard error of metric_value as the mean over folds; null without folds.';
+
+-- There is a row for each metric of each epoch, so rows are narrow: a tenant as a name takes 64 bytes.
+CREATE TABLE IF NOT EXISTS easeml.metric_values (
+    trial_id bigint NOT NULL,
+    epoch integer NOT NULL,
+    tenant text NOT NULL,
+    split text NOT NULL,
+    metric text NOT NULL CHECK (length(metric) BETWEEN 1 AND 63),
+    value double precision NOT NULL,
+    PRIMARY KEY (trial_id, epoch, split, metric)
+);
+COMMENT ON TABLE easeml.metric_values IS
+    'Every metric of easeml.epoch_metrics that is a finite number, a row for each: a new metric changes no table.';
 
 CREATE TABLE IF NOT EXISTS easeml.events (
     event_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

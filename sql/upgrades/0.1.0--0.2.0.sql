@@ -70,6 +70,35 @@ DROP FUNCTION IF EXISTS easeml.select_models(text, text[], jsonb, text, integer,
 
 -- (tables)
 
+-- Metrics were columns, and are rows. Views that show these columns show nulls until they are made again below: what
+-- users have built on them stays.
+DO $metrics$
+DECLARE
+    item record;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'easeml.epoch_metrics'::regclass
+        AND a.attname = 'accuracy' AND NOT a.attisdropped) THEN
+        RETURN;
+    END IF;
+    INSERT INTO easeml.metric_values (trial_id, epoch, tenant, split, metric, value)
+    SELECT e.trial_id, e.epoch, e.tenant, e.split, v.metric, v.value FROM easeml.epoch_metrics e
+    CROSS JOIN LATERAL (VALUES
+        ('accuracy', e.accuracy), ('balanced_accuracy', e.balanced_accuracy), ('macro_f1', e.macro_f1),
+        ('log_loss', e.log_loss), ('rmse', e.rmse), ('mae', e.mae), ('r2', e.r2)) v(metric, value)
+    WHERE v.value IS NOT NULL;
+    FOR item IN
+        SELECT c.oid::regclass AS name, string_agg(format('NULL::%s%s AS %I', format_type(a.atttypid, a.atttypmod),
+            ' COLLATE ' || nullif(a.attcollation, 0)::regcollation, a.attname), ', ' ORDER BY a.attnum) AS columns
+        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+        WHERE c.oid IN ('easeml.learning_curves'::regclass, 'easeml.trial_metrics'::regclass) GROUP BY c.oid
+    LOOP
+        EXECUTE format('CREATE OR REPLACE VIEW %s WITH (security_invoker) AS SELECT %s', item.name, item.columns);
+    END LOOP;
+    ALTER TABLE easeml.epoch_metrics DROP COLUMN accuracy, DROP COLUMN balanced_accuracy, DROP COLUMN macro_f1,
+        DROP COLUMN log_loss, DROP COLUMN rmse, DROP COLUMN mae, DROP COLUMN r2;
+END
+$metrics$;
+
 UPDATE easeml.trials t SET slot_seconds = w.seconds FROM (
     SELECT k.trial_id, extract(epoch FROM sum(k.finished_at - k.started_at)) AS seconds FROM (
         SELECT u.trial_id, u.started_at, u.finished_at FROM easeml.training_units u

@@ -87,7 +87,8 @@ def routine(statement):
     rest = statement[head.end() + len(listed) :]
     language = re.search(r"LANGUAGE (\w+)", rest).group(1)
     arguments = tuple(argument(part) for part in split(listed, ","))
-    return Routine(head[1].upper(), head[3], arguments, language, BODY.search(rest)["body"], head[2])
+    body = BODY.search(rest) or re.search(r"\bRETURN (?P<body>.*)", rest, re.DOTALL)
+    return Routine(head[1].upper(), head[3], arguments, language, body["body"], head[2])
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ SELECT t.tenant, t.dataset_name AS data, t.status, t.n_closed || ' of ' || t.n_a
     l.architecture, l.validation_metric AS validation, l.test_metric AS test
 FROM easeml.run_regret t LEFT JOIN LATERAL (
     SELECT * FROM easeml.leaderboard b WHERE b.run_id = t.run_id AND b.validation_metric IS NOT NULL
-    ORDER BY b.rank, b.trial_id LIMIT 1) l ON true
+    ORDER BY b.rank, b.trial_number LIMIT 1) l ON true
 WHERE t.run_id IN ($run_ids) ORDER BY t.run_id""",
     "own_rows": """\
 SELECT current_user AS role, tenant AS sees_rows_of, count(*) FROM easeml.leaderboard GROUP BY tenant""",

@@ -25,7 +25,7 @@ SELECT easeml.select_models('$dataset', architectures => '{mlp,lenet}',
     "leaderboard": """\
 SELECT rank, trial_id, architecture, validation_metric AS validation,
     test_metric AS test, config
-FROM easeml.leaderboard WHERE run_id = $run_id ORDER BY rank, trial_id""",
+FROM easeml.leaderboard WHERE run_id = $run_id ORDER BY rank, trial_number""",
     "predict": """\
 SELECT id, label, easeml.predict('$dataset', $column) AS predicted
 FROM $new_rows ORDER BY id LIMIT 10""",

@@ -11,7 +11,8 @@ from easeml_plpy.architectures.registered import registered_architectures
 from easeml_plpy.architectures.tables.target_transforms import SEARCHED_TRANSFORM, TARGET_TRANSFORM, is_skewed
 from easeml_plpy.columns.encoder import NumberTarget, Target, target_from_json
 from easeml_plpy.columns.task import Objects, Task, TaskKind
-from easeml_plpy.metrics.metrics import DEFAULT_METRIC, METRICS
+from easeml_plpy.metrics import METRICS
+from easeml_plpy.metrics.metrics import DEFAULT_METRIC
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.session import Session
 from easeml_plpy.trainers import ARCHITECTURES, architecture, trainer_for

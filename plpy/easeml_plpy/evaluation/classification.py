@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 from easeml_plpy.evaluation.scores import Score
+from easeml_plpy.metrics import METRICS
 from easeml_plpy.metrics.classification_metrics import SMALLEST_PROBABILITY
-from easeml_plpy.metrics.metrics import METRICS
 from easeml_plpy.server.value_types import Array
 
 N_TOP = 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from easeml_plpy.evaluation.scores import Score
-from easeml_plpy.metrics.metrics import METRICS
+from easeml_plpy.metrics import METRICS
 from easeml_plpy.server.value_types import Array
 
 

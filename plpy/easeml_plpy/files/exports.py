@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from easeml_plpy import __version__
 from easeml_plpy.files.model_checks import restored
 from easeml_plpy.files.model_file import FORMAT, MOST_BYTES, ModelDocument, ModelFile
+from easeml_plpy.metrics import METRICS
 from easeml_plpy.server.chunks import INLINE_BYTES, state_chunks
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, NotFound, from_sqlstate
@@ -41,14 +42,16 @@ TRIAL = Statement(
     """
 SELECT d.dataset_name, t.architecture, t.config, d.encoder, d.explanations, r.metric, r.is_higher_better, t.best_epoch,
     (SELECT jsonb_object_agg(e.split, to_jsonb(e)
-            - '{trial_id,run_id,tenant,epoch,split,measured_at,training_loss,training_seconds}'::text[])
+            - '{trial_id,run_id,tenant,epoch,split,measured_at,training_loss,training_seconds}'::text[]
+            || (SELECT jsonb_object_agg(m, v.value) FROM unnest($3) m LEFT JOIN easeml.metric_values v
+                ON v.trial_id = e.trial_id AND v.epoch = e.epoch AND v.split = e.split AND v.metric = m))
         FROM easeml.epoch_metrics e WHERE e.trial_id = t.trial_id AND e.epoch = t.best_epoch) AS metrics,
     c.checkpoint_id, c.n_bytes
 FROM easeml.trials t JOIN easeml.runs r USING (run_id) JOIN easeml.datasets d USING (dataset_id)
     JOIN easeml.checkpoints c ON c.checkpoint_id = t.best_checkpoint_id
 WHERE t.trial_id = $1 AND d.dataset_name = $2
 """,
-    ("int8", "text"),
+    ("int8", "text", "text[]"),
     _Trial,
 )
 
@@ -56,7 +59,7 @@ WHERE t.trial_id = $1 AND d.dataset_name = $2
 @entry_point(returns_failure=True)
 def export_file(session: Session, dataset: str, trial_id: int) -> bytes:
     """Return the file of a trial of a dataset, as far as the caller may see both."""
-    found = session.rows(TRIAL, trial_id, dataset)
+    found = session.rows(TRIAL, trial_id, dataset, list(METRICS))
     if not found:
         raise NotFound(
             f"dataset {dataset!r} has no measured trial {trial_id} of yours",

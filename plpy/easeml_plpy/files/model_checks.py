@@ -25,7 +25,7 @@ from easeml_plpy.columns.target_statistics import N_FOLDS
 from easeml_plpy.columns.task import MAX_RANK, Task
 from easeml_plpy.columns.tokens import ANALYZERS, MOST_TOKENS, N_HASHES
 from easeml_plpy.files.model_file import ModelDocument, ModelFile
-from easeml_plpy.metrics.metrics import METRICS
+from easeml_plpy.metrics import METRICS
 from easeml_plpy.packing.source_rows import MAX_LABELS
 from easeml_plpy.packing.source_texts import ALL_CATEGORIES
 from easeml_plpy.prediction.prediction import outputs_of

@@ -1,12 +1,18 @@
-"""Metrics of class probabilities, and the counts by class from which they are computed."""
+"""Metrics of class probabilities, and the counts by class from which they are computed.
+
+A row whose outputs are not all finite is counted as wrong and predicts no class. Averages over classes leave out
+classes without rows (balanced_accuracy), or without rows and without predictions (macro_f1).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 import numpy as np
 
+from easeml_plpy.columns.task import Task
+from easeml_plpy.metrics.contract import Metric
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 from easeml_plpy.server.missing_numbers import number, total
 from easeml_plpy.server.value_types import Array
@@ -25,6 +31,7 @@ class ClassificationStatistics(TypedDict):
     true_positives: list[int]
     false_positives: list[int]
     false_negatives: list[int]
+    sums: NotRequired[dict[str, float | None]]
 
 
 def measure_classification(outputs: Array, targets: Array) -> ClassificationStatistics:
@@ -75,19 +82,29 @@ def _sum_by_class(counts: Iterable[list[int]]) -> list[int]:
     return [sum(of_class) for of_class in zip(*counts, strict=True)]
 
 
-def classification_values(statistics: ClassificationStatistics) -> dict[str, float]:
-    """Return every metric of a classification by name."""
+def _accuracy(_: Task, statistics: ClassificationStatistics) -> float:
+    return statistics["n_correct"] / statistics["n_rows"]
+
+
+def _balanced_accuracy(_: Task, statistics: ClassificationStatistics) -> float:
+    found, _positives, missed = _counts(statistics)
+    return _mean_ratio(found, found + missed)
+
+
+def _macro_f1(_: Task, statistics: ClassificationStatistics) -> float:
+    found, false_positives, missed = _counts(statistics)
+    return _mean_ratio(2 * found, 2 * found + false_positives + missed)
+
+
+def _log_loss(_: Task, statistics: ClassificationStatistics) -> float:
+    return number(statistics["log_loss_sum"]) / statistics["n_rows"]
+
+
+def _counts(statistics: ClassificationStatistics) -> tuple[Array, Array, Array]:
+    """Return true positives, false positives and false negatives by class."""
     found = np.array(statistics["true_positives"], dtype=np.float64)
     false_positives = np.array(statistics["false_positives"], dtype=np.float64)
-    false_negatives = np.array(statistics["false_negatives"], dtype=np.float64)
-    support = found + false_negatives
-    f1_denominator = 2 * found + false_positives + false_negatives
-    return {
-        "accuracy": statistics["n_correct"] / statistics["n_rows"],
-        "balanced_accuracy": _mean_ratio(found, support),
-        "macro_f1": _mean_ratio(2 * found, f1_denominator),
-        "log_loss": number(statistics["log_loss_sum"]) / statistics["n_rows"],
-    }
+    return found, false_positives, np.array(statistics["false_negatives"], dtype=np.float64)
 
 
 def _mean_ratio(numerators: Array, denominators: Array) -> float:
@@ -95,3 +112,15 @@ def _mean_ratio(numerators: Array, denominators: Array) -> float:
     is_counted = denominators > 0
     ratios = numerators[is_counted] / denominators[is_counted]
     return float(ratios.sum() / len(ratios))
+
+
+ACCURACY = Metric(
+    "accuracy", "classification", True, "share of rows whose most probable class is right", value=_accuracy
+)
+BALANCED_ACCURACY = Metric(
+    "balanced_accuracy", "classification", True, "mean over classes of the share found", value=_balanced_accuracy
+)
+MACRO_F1 = Metric("macro_f1", "classification", True, "mean over classes of the F1 score", value=_macro_f1)
+LOG_LOSS = Metric(
+    "log_loss", "classification", False, "mean negative log probability of the right class", value=_log_loss
+)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 import numpy as np
 
 from easeml_plpy.columns.series_target import lengths_of
 from easeml_plpy.columns.task import Task
+from easeml_plpy.metrics.contract import Metric
+from easeml_plpy.metrics.regression_metrics import mean_squared_error
 from easeml_plpy.server.errors import InvalidData
 from easeml_plpy.server.missing_numbers import finite, number, total
 from easeml_plpy.server.value_types import Array
@@ -41,6 +43,7 @@ class TensorStatistics(TypedDict):
     ssim_sum: float | None
     n_right_tokens: int
     n_tokens: int
+    sums: NotRequired[dict[str, float | None]]
 
 
 def measure_tensors(task: Task, outputs: Array, targets: Array) -> TensorStatistics:
@@ -69,23 +72,24 @@ def combine_tensors(parts: Sequence[TensorStatistics]) -> TensorStatistics:
     }
 
 
-def tensor_values(task: Task, statistics: TensorStatistics) -> dict[str, float]:
-    """Return every metric of tensors by name, NaN where it is not defined."""
-    n_numbers = max(statistics["n_numbers"], 1)
-    mse = number(statistics["squared_error_sum"]) / n_numbers
+def _mse(_: Task, statistics: TensorStatistics) -> float:
+    return mean_squared_error(statistics)
+
+
+def _psnr(task: Task, statistics: TensorStatistics) -> float:
+    mse = mean_squared_error(statistics)
     low, high = task.output_range
     span = (high - low) ** 2
-    deviation = statistics["target_squared_deviation_sum"] / n_numbers
+    return 10 * math.log10(span / max(mse, SMALLEST_SHARE * span)) if span and not math.isnan(mse) else math.nan
+
+
+def _ssim(task: Task, statistics: TensorStatistics) -> float:
+    return number(statistics["ssim_sum"]) / max(statistics["n_rows"], 1) if _is_picture(task) else math.nan
+
+
+def _token_accuracy(_: Task, statistics: TensorStatistics) -> float:
     n_tokens = statistics["n_tokens"]
-    return {
-        "rmse": math.sqrt(mse),
-        "mae": number(statistics["absolute_error_sum"]) / n_numbers,
-        "r2": 1 - mse / deviation if deviation else (1.0 if mse == 0 else 0.0),
-        "mse": mse,
-        "psnr": 10 * math.log10(span / max(mse, SMALLEST_SHARE * span)) if span and not math.isnan(mse) else math.nan,
-        "ssim": number(statistics["ssim_sum"]) / max(statistics["n_rows"], 1) if _is_picture(task) else math.nan,
-        "token_accuracy": statistics["n_right_tokens"] / n_tokens if n_tokens else math.nan,
-    }
+    return statistics["n_right_tokens"] / n_tokens if n_tokens else math.nan
 
 
 def structural_similarity(outputs: Array, targets: Array, span: float) -> Array:
@@ -175,3 +179,13 @@ def _ssim_sum(task: Task, outputs: Array, targets: Array) -> float | None:
 def _is_picture(task: Task) -> bool:
     shape = task.output_shape
     return len(shape) == 3 and shape[-1] in PICTURE_CHANNELS and min(shape[:2]) >= 3
+
+
+MSE = Metric("mse", "tensor", False, "mean squared error over all numbers of the outputs", value=_mse)
+PSNR = Metric(
+    "psnr", "tensor", True, "peak signal-to-noise ratio in decibels, over the range of the outputs", value=_psnr
+)
+SSIM = Metric("ssim", "tensor", True, "structural similarity of pictures, 1 at best", value=_ssim)
+TOKEN_ACCURACY = Metric(
+    "token_accuracy", "tensor", True, "share of steps whose greatest number is the right one", value=_token_accuracy
+)

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from easeml_plpy.architectures import complete
-from easeml_plpy.metrics.metrics import METRICS, Score, measure, score_of, values
+from easeml_plpy.metrics import METRICS
+from easeml_plpy.metrics.metrics import Score, measure, score_of, values
 from easeml_plpy.row_forms.combined import parts_of
 from easeml_plpy.row_forms.datasets import Dataset, dataset
 from easeml_plpy.server.cancellation import SessionPause

@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
-from easeml_plpy.metrics.metrics import METRICS, Statistics, classes_seen, combine, is_better, mean_over_folds, values
+from easeml_plpy.metrics import METRICS
+from easeml_plpy.metrics.metrics import Statistics, classes_seen, combine, is_better, mean_over_folds, values
 from easeml_plpy.row_forms.datasets import dataset
 from easeml_plpy.server.errors import NotReady
 from easeml_plpy.server.session import Session, Statement, only_column

@@ -71,9 +71,10 @@ def test_a_page_reads_few_rows_of_a_large_catalogue(page: str, filled: Session) 
 def test_a_large_run_is_read_without_the_rows_of_others(view: str, filled: Session) -> None:
     large = QUICK.n_runs // 2 - 1
     own = QUICK.largest_run * (4 * QUICK.n_epochs + 4)  # trials, units, evaluations and metrics, those twice
+    values = 4 * QUICK.largest_run * (QUICK.n_epochs + 1)
     assert filled.value("SELECT count(*) FROM easeml.epoch_metrics") > 1.5 * own
     (plan,) = filled.value(f"EXPLAIN (ANALYZE, FORMAT JSON) SELECT * FROM easeml.{view} WHERE run_id = {large}")
-    assert rows_read(plan["Plan"]) <= own, json.dumps(plan, indent=1)
+    assert rows_read(plan["Plan"]) <= own + values, json.dumps(plan, indent=1)
 
 
 def reads_of(plan: dict[str, Any], table: str) -> int:

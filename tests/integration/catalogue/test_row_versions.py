@@ -80,7 +80,7 @@ def test_what_units_have_recorded_goes_with_their_run(database: Session, unit: d
     order = json.dumps(unit | {"kind": "validate", "step": 1})
     database.execute(RECORDS["evaluate"], [order])
     database.execute("SELECT easeml.record_metrics(%s, 1, 'validation', 10, '{\"accuracy\": 0.5}', NULL)", [order])
-    tables = ("checkpoints", "training_units", "evaluations", "epoch_metrics")
+    tables = ("checkpoints", "training_units", "evaluations", "epoch_metrics", "metric_values")
     counts = {table: f"SELECT count(*) FROM easeml.{table}" for table in tables}
     assert {table: database.value(count) for table, count in counts.items()} == dict.fromkeys(tables, 1)
     database.execute("DELETE FROM easeml.runs")

@@ -106,7 +106,8 @@ def rows_of(session: Session) -> dict[str, list[dict[str, Any]]]:
     return {name: session.values(f"SELECT to_jsonb(t) FROM easeml.{name} t ORDER BY t::text") for name in names}
 
 
-GONE = {"unit_id"}
+METRICS = {"accuracy", "balanced_accuracy", "macro_f1", "log_loss", "rmse", "mae", "r2"}
+GONE = {"unit_id", *METRICS}
 """Columns of former versions that this one does without."""
 
 
@@ -120,6 +121,16 @@ def test_an_upgrade_keeps_all_rows_and_its_second_run_changes_nothing(former: Se
         columns = [name for name in rows[0] if name not in GONE] if rows else []
         kept, old = ([{name: row[name] for name in columns} for row in each] for each in (after[table], rows))
         assert sorted(map(str, kept)) == sorted(map(str, old)), table
+    measured = "trial_id", "epoch", "split"
+    values = {(*(row[name] for name in measured), row["metric"], row["value"]) for row in after["metric_values"]}
+    assert len(values) == 4 * len(before["epoch_metrics"])
+    assert values == {
+        (*(row[name] for name in measured), metric, row[metric])
+        for row in before["epoch_metrics"] for metric in METRICS if row[metric] is not None
+    }  # fmt: skip
+    for view in ("trial_metrics", "learning_curves"):
+        metrics = f"SELECT DISTINCT round((accuracy - macro_f1)::numeric, 6)::float8 AS d, log_loss FROM easeml.{view}"
+        assert former.rows(metrics) == [{"d": 0.02, "log_loss": 0.3}]
     counted = "SELECT round(sum(slot_seconds)::numeric, 3) FROM easeml.trials"
     used = """SELECT round(extract(epoch FROM sum(finished_at - started_at)), 3) FROM (
         SELECT started_at, finished_at FROM easeml.training_units

@@ -34,8 +34,8 @@ SELECT t.trial_number, u.epoch, u.position, u.state_sha256 FROM easeml.training_
 USING (trial_id) WHERE t.run_id = %s ORDER BY 1, 2, 3
 """
 SCORES = """
-SELECT t.trial_number, m.epoch, m.split, m.log_loss FROM easeml.epoch_metrics m JOIN easeml.trials t USING (trial_id)
-WHERE t.run_id = %s ORDER BY 1, 2, 3
+SELECT trial_number, epoch, split, value AS log_loss FROM easeml.metric_history
+WHERE run_id = %s AND metric = 'log_loss' ORDER BY 1, 2, 3
 """
 
 

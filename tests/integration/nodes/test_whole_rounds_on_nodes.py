@@ -37,8 +37,8 @@ SELECT t.architecture, u.epoch, u.position, u.partition_number, u.n_rows, u.loss
 FROM easeml.training_units u JOIN easeml.trials t USING (trial_id) WHERE u.run_id = %s ORDER BY 1, 2, 3
 """
 SCORES = """
-SELECT t.architecture, m.epoch, m.split, m.n_rows, m.rmse, m.mae FROM easeml.epoch_metrics m
-JOIN easeml.trials t USING (trial_id) WHERE m.run_id = %s ORDER BY 1, 2, 3
+SELECT architecture, epoch, split, n_rows, metric, value FROM easeml.metric_history
+WHERE run_id = %s AND metric IN ('rmse', 'mae') ORDER BY 1, 2, 3, 5
 """
 PARTS = "SELECT count(DISTINCT partition_number) FROM easeml_segment.version_blocks WHERE dataset_id = %s"
 COPIED = "SELECT n_moved_bytes, n_copied_bytes FROM easeml.dataset_info WHERE dataset_id = %s"

@@ -62,8 +62,8 @@ def run(database: Session, allocation: str | None, n_epochs: int = N_EPOCHS) -> 
 
 def metrics(database: Session, run_id: int) -> list[Any]:
     return database.rows(
-        "SELECT t.trial_number, e.epoch, e.split, e.n_rows, e.log_loss FROM easeml.epoch_metrics e"
-        " JOIN easeml.trials t USING (trial_id) WHERE e.run_id = %s AND split = 'validation' ORDER BY 1, 2, 3",
+        "SELECT trial_number, epoch, split, n_rows, value AS log_loss FROM easeml.metric_history"
+        " WHERE run_id = %s AND split = 'validation' AND metric = 'log_loss' ORDER BY 1, 2, 3",
         run_id,
     )
 

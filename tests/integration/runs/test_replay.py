@@ -84,7 +84,8 @@ def test_the_owner_gets_the_same_bytes_again(erin: Session, trials: dict[str, in
 
 
 def test_a_replay_writes_nothing(erin: Session, module_coordinated: Session, trials: dict[str, int]) -> None:
-    tables = ("trials", "training_units", "evaluations", "epoch_metrics", "checkpoints", "events", "runs")
+    measured = ("training_units", "evaluations", "epoch_metrics", "metric_values")
+    tables = ("trials", *measured, "checkpoints", "events", "runs")
     sums = "SELECT " + ", ".join(f"(SELECT md5(string_agg(t::text, '')) FROM easeml.{name} t)" for name in tables)
     before = module_coordinated.rows(sums)
     replay(erin, trials["mlp"])

@@ -274,6 +274,7 @@ def test_tenants_write_nothing_that_is_the_coordinators(root: Session, alice: Se
         "training_units",
         "evaluations",
         "epoch_metrics",
+        "metric_values",
         "slots",
         "segments",
         "coordinators",

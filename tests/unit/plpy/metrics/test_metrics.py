@@ -13,9 +13,9 @@ from sklearn import metrics as reference
 from easeml_plpy.columns.task import Task
 from easeml_plpy.evaluation import classification
 from easeml_plpy.evaluation.scores import score_values
+from easeml_plpy.metrics import METRICS
 from easeml_plpy.metrics.metrics import (
     DEFAULT_METRIC,
-    METRICS,
     classes_seen,
     combine,
     is_better,
@@ -24,6 +24,7 @@ from easeml_plpy.metrics.metrics import (
     values,
 )
 from easeml_plpy.server.errors import InvalidArgument, InvalidData, NotFound, ShapeMismatch
+from tests import toy_metric
 
 CLASSES = Task("classification", (3,), 4)
 NUMBERS = Task("regression", (3,), 1)
@@ -226,3 +227,21 @@ def test_classes_without_rows_are_not_seen() -> None:
     assert classes_seen(measure(task, outputs, np.array([0, 0, 2, 2]))) == 2
     assert classes_seen(measure(task, outputs[:0], np.array([], dtype=np.int64))) == 0
     assert classes_seen(measure(Task("regression", (1,), 1), outputs[:, :1], np.array([0.0, 1, 2, 3]))) is None
+
+
+def test_a_further_metric_has_sums_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METRICS, toy_metric.NAME, toy_metric.BRIER)
+    outputs, targets = predictions(50)
+    whole = values(CLASSES, measure(CLASSES, outputs, targets))
+    assert whole["brier"] == pytest.approx(np.square(outputs - np.eye(4)[targets]).sum(axis=1).mean())
+    assert values(CLASSES, combine(parts_of(CLASSES, outputs, targets, [20, 0, 30]))) == pytest.approx(whole)
+    assert "brier" not in values(NUMBERS, measure(NUMBERS, *numbers(10)))
+
+
+def test_parts_of_a_release_without_a_metric_leave_it_undefined(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs, targets = predictions(50)
+    former = measure(CLASSES, outputs, targets)
+    monkeypatch.setitem(METRICS, toy_metric.NAME, toy_metric.BRIER)
+    found = values(CLASSES, combine([former, measure(CLASSES, outputs, targets)]))
+    assert math.isnan(found["brier"])
+    assert found["accuracy"] == values(CLASSES, former)["accuracy"]
