@@ -9,7 +9,7 @@ ColumnKind = Literal["number", "flag", "category", "token", "weight"]
 
 
 @dataclass(frozen=True)
-class ViewColumn:
+class FormColumn:
     """A column of a view, and the input that it came from.
 
     number: any value, NaN where missing if the view says so. flag: 1 where the input is missing, else 0. category: a
@@ -27,4 +27,4 @@ class ViewColumn:
     cardinality: int = 0
 
 
-Layout = tuple[ViewColumn, ...]
+Layout = tuple[FormColumn, ...]

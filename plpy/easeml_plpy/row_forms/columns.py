@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from easeml_plpy.columns.encoder import Encoder, Field, NumericField
-from easeml_plpy.columns.layout import Layout, ViewColumn
+from easeml_plpy.columns.layout import FormColumn, Layout
 from easeml_plpy.columns.task import InputType
-from easeml_plpy.row_forms.contract import View
+from easeml_plpy.row_forms.contract import RowForm
 from easeml_plpy.server.value_types import Array
 
 
@@ -33,7 +33,7 @@ class FieldColumns:
     `write(field, values, folds, into)` gets the folds of training rows, None for other rows.
     """
 
-    columns: Callable[[Field], Iterable[ViewColumn]]
+    columns: Callable[[Field], Iterable[FormColumn]]
     width: Callable[[Field], int]
     write: Callable[[Field, Array, Array | None, Array], None]
     plain: PlainNumbers | None = None
@@ -52,7 +52,7 @@ class _Run(NamedTuple):
     columns: slice
 
 
-def column_view(name: str, summary: str, input_type: InputType, made: FieldColumns) -> View:
+def column_view(name: str, summary: str, input_type: InputType, made: FieldColumns) -> RowForm:
     """Return a view of fields side by side."""
 
     @lru_cache(64)
@@ -76,7 +76,7 @@ def column_view(name: str, summary: str, input_type: InputType, made: FieldColum
                 made.write(run.first, fields[run.fields.start], folds, into)
         return rows
 
-    return View(name, summary, input_type, shape, layout, encode)
+    return RowForm(name, summary, input_type, shape, layout, encode)
 
 
 def _runs(made: FieldColumns, inputs: tuple[Field, ...]) -> Iterator[_Run]:

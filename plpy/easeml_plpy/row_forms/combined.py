@@ -10,7 +10,7 @@ import numpy as np
 
 from easeml_plpy.columns.encoder import Encoder
 from easeml_plpy.columns.layout import Layout
-from easeml_plpy.row_forms.contract import View
+from easeml_plpy.row_forms.contract import RowForm
 from easeml_plpy.row_forms.sparse import SPARSE, is_sparse
 from easeml_plpy.row_forms.standard import STANDARD
 from easeml_plpy.row_forms.table import TABLE, has_table
@@ -21,7 +21,7 @@ from easeml_plpy.server.value_types import Array
 class Part(NamedTuple):
     """The place of a view in a combined row."""
 
-    view: View
+    view: RowForm
     start: int
     stop: int
 
@@ -35,7 +35,7 @@ def parts_of(encoder: Encoder) -> list[Part]:
     return parts
 
 
-def _views(encoder: Encoder) -> list[View]:
+def _views(encoder: Encoder) -> list[RowForm]:
     if len(STANDARD.shape(encoder)) > 1:
         return [STANDARD]
     there = ((TABLE, has_table(encoder)), (SPARSE, is_sparse(encoder)))
@@ -55,7 +55,7 @@ def _encode(encoder: Encoder, fields: Sequence[Array], folds: Array | None) -> A
     return np.concatenate([rows.reshape(len(rows), -1).astype(np.float64) for rows in encoded], axis=1)
 
 
-COMBINED = View(
+COMBINED = RowForm(
     name="combined",
     summary="float64: the rows of the other views, side by side",
     input_type="float64",

@@ -12,7 +12,7 @@ from easeml_plpy.columns.encoder import Encoder, LabelTarget, Target, TensorTarg
 from easeml_plpy.columns.encoding import fields_from_bytes, targets_from_bytes
 from easeml_plpy.columns.target_statistics import folds_of
 from easeml_plpy.columns.task import Task
-from easeml_plpy.row_forms import View, task_in, view_of
+from easeml_plpy.row_forms import RowForm, row_form_of, task_in
 from easeml_plpy.server.cache import Bounded
 from easeml_plpy.server.errors import NotFound
 from easeml_plpy.server.session import Kept, Session, Statement
@@ -30,13 +30,13 @@ class Dataset:
     """The facts about a dataset that training needs."""
 
     encoder: Encoder
-    _views: dict[str, View] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _views: dict[str, RowForm] = field(default_factory=dict, init=False, repr=False, compare=False)
     _tasks: dict[str, Task] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def view(self, name: str) -> View:
+    def view(self, name: str) -> RowForm:
         """Return the view of that name, or `standard` if this dataset does not have that view."""
         if name not in self._views:
-            self._views[name] = view_of(name, self.encoder)
+            self._views[name] = row_form_of(name, self.encoder)
         return self._views[name]
 
     def task(self, view: str = "standard") -> Task:

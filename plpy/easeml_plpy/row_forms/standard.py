@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from easeml_plpy.columns.encoder import Encoder
 from easeml_plpy.columns.encoding import encode
 from easeml_plpy.columns.layout import Layout
-from easeml_plpy.row_forms.contract import View
+from easeml_plpy.row_forms.contract import RowForm
 from easeml_plpy.server.value_types import Array, Floats
 
 
@@ -23,7 +23,7 @@ def _no_layout(encoder: Encoder) -> Layout:
     return ()  # every column is a number of about unit size, so there is nothing to tell apart
 
 
-STANDARD = View(
+STANDARD = RowForm(
     name="standard",
     summary="float32: numbers standardised, missing ones imputed and flagged, categories one-hot",
     input_type="float32",

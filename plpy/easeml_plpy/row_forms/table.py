@@ -20,7 +20,7 @@ import numpy as np
 from easeml_plpy.columns.calendar_parts import CYCLES, calendar_parts
 from easeml_plpy.columns.coded_fields import NULL_TEXT, CategoricalField, TextField
 from easeml_plpy.columns.encoder import Encoder, Field, Moment, NumberField, NumericField, TensorField
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.one_row_math import RowNumbers
 from easeml_plpy.row_forms.columns import FieldColumns, PlainNumbers, column_view
 from easeml_plpy.server.value_types import Array
@@ -37,19 +37,19 @@ def has_table(encoder: Encoder) -> bool:
     return not is_array and all(isinstance(each, CategoricalField | TextField) or each.knots for each in encoder.inputs)
 
 
-def _columns(field: Field) -> Iterator[ViewColumn]:
+def _columns(field: Field) -> Iterator[FormColumn]:
     if isinstance(field, CategoricalField):
-        yield ViewColumn("category", field.column, cardinality=len(field.categories) + 1 + bool(field.missing))
+        yield FormColumn("category", field.column, cardinality=len(field.categories) + 1 + bool(field.missing))
         return
     if isinstance(field, TextField):
-        yield from (ViewColumn("token", field.column, str(k), len(field.tokens)) for k in range(field.width))
-        yield from (ViewColumn("flag", field.column) for _ in field.missing)
+        yield from (FormColumn("token", field.column, str(k), len(field.tokens)) for k in range(field.width))
+        yield from (FormColumn("flag", field.column) for _ in field.missing)
         return
     parts = [""] if isinstance(field, NumericField) else [str(k) for k in range(math.prod(field.shape))]
     for part, knots in zip(parts, _knots(field), strict=True):
-        yield ViewColumn("number", field.column, part, max(len(knots) - 1, 0))
-    yield from (ViewColumn("flag", field.column, parts[k]) for k in field.missing)
-    yield from (ViewColumn("category", field.column, part, CYCLES[part] + 1) for part in _cycles(field))
+        yield FormColumn("number", field.column, part, max(len(knots) - 1, 0))
+    yield from (FormColumn("flag", field.column, parts[k]) for k in field.missing)
+    yield from (FormColumn("category", field.column, part, CYCLES[part] + 1) for part in _cycles(field))
 
 
 def _width(field: Field) -> int:

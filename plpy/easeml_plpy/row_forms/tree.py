@@ -16,7 +16,7 @@ import numpy as np
 from easeml_plpy.columns.calendar_parts import calendar_parts
 from easeml_plpy.columns.coded_fields import NULL_TEXT, CategoricalField, TextField
 from easeml_plpy.columns.encoder import Field, NumericField, TensorField
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.one_row_math import numbers_of
 from easeml_plpy.row_forms.columns import FieldColumns, PlainNumbers, column_view
 from easeml_plpy.server.value_types import Array
@@ -25,19 +25,19 @@ N_FLAGS = 64
 """Tokens of a text that trees see one by one."""
 
 
-def _columns(field: Field) -> Iterator[ViewColumn]:
+def _columns(field: Field) -> Iterator[FormColumn]:
     name = field.column
     if isinstance(field, CategoricalField):
-        yield ViewColumn("category", name, cardinality=len(field.categories) + 1)
-        yield from (ViewColumn("number", name, f"target {k}") for k in range(_n_targets(field)))
+        yield FormColumn("category", name, cardinality=len(field.categories) + 1)
+        yield from (FormColumn("number", name, f"target {k}") for k in range(_n_targets(field)))
     elif isinstance(field, TextField):
-        yield ViewColumn("number", name, "tokens")
-        yield from (ViewColumn("flag", name, f"token {k}") for k in range(_n_flags(field)))
+        yield FormColumn("number", name, "tokens")
+        yield from (FormColumn("flag", name, f"token {k}") for k in range(_n_flags(field)))
     elif isinstance(field, TensorField):
-        yield from (ViewColumn("number", name, str(k)) for k in range(math.prod(field.shape)))
+        yield from (FormColumn("number", name, str(k)) for k in range(math.prod(field.shape)))
     else:
-        yield ViewColumn("number", name)
-        yield from (ViewColumn("number", name, part) for part in field.calendar)
+        yield FormColumn("number", name)
+        yield from (FormColumn("number", name, part) for part in field.calendar)
 
 
 def _width(field: Field) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from easeml_plpy.architectures import Architecture, Config
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import CorruptCheckpoint, NotAllowed
 from easeml_plpy.server.value_types import JSON, Array, Pause
@@ -187,7 +187,7 @@ def names_of(told: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 def _member(told: Mapping[str, Any], state: bytes, refit: bytes | None) -> Member:
     task = dict(told["task"])
-    layout = tuple(ViewColumn(**column) for column in task.pop("layout"))
+    layout = tuple(FormColumn(**column) for column in task.pop("layout"))
     whole = Task(**{**task, "input_shape": tuple(task["input_shape"]), "layout": layout})
     weight, start = float(told["weight"]), int(told["start"])
     return Member(told["architecture"], told["config"], whole, weight, start, state, refit)

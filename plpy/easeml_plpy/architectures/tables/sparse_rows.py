@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from easeml_plpy.architectures.tables.incremental import Estimator, IncrementalEstimator
-from easeml_plpy.columns.layout import Layout, ViewColumn
+from easeml_plpy.columns.layout import FormColumn, Layout
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.value_types import Array
 
@@ -60,7 +60,7 @@ class SparseRows:
         return _matrix(np.concatenate(places, axis=1), np.concatenate(values, axis=1), self.n_features)
 
 
-def _n_places(kind: str, columns: list[ViewColumn]) -> int:
+def _n_places(kind: str, columns: list[FormColumn]) -> int:
     """Return how many columns of the matrix a group takes; tokens of a text share theirs."""
     if kind == "weight":
         return 0

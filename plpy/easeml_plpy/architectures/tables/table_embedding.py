@@ -21,7 +21,7 @@ from easeml_plpy.architectures.tables.table_size import (
     n_known_tokens,
     text_columns,
 )
-from easeml_plpy.columns.layout import Layout, ViewColumn
+from easeml_plpy.columns.layout import FormColumn, Layout
 
 TOKEN_SPREAD = 0.05
 """Standard deviation of the vectors of tokens at first: a text sums many."""
@@ -57,7 +57,7 @@ class TableEmbedding(nn.Module):
 class _PlacedNumbers(nn.Module):
     """Positions among knots, from 0 to 1, (n, numbers), to (n, numbers * size)."""
 
-    def __init__(self, columns: Sequence[ViewColumn], size: int) -> None:
+    def __init__(self, columns: Sequence[FormColumn], size: int) -> None:
         super().__init__()
         n_bins = [column.cardinality for column in columns]
         bound = 1 / math.sqrt(max(n_bins))
@@ -79,7 +79,7 @@ class _PlacedNumbers(nn.Module):
 class _Categories(nn.Module):
     """Codes, (n, categories), to (n, categories * size), from one table of vectors for all."""
 
-    def __init__(self, columns: Sequence[ViewColumn], size: int) -> None:
+    def __init__(self, columns: Sequence[FormColumn], size: int) -> None:
         super().__init__()
         counts = torch.tensor([column.cardinality for column in columns])
         self.register_buffer("first", torch.cumsum(counts, dim=0) - counts, persistent=True)
