@@ -102,14 +102,14 @@ def complete(architecture: Architecture, config: Mapping[str, object]) -> Config
     """
     if architecture.is_derived:
         return Config(config)  # type: ignore[arg-type]
-    known = {hyperparameter.name: hyperparameter for hyperparameter in architecture.hyperparameters}
+    hyperparameters = {hyperparameter.name: hyperparameter for hyperparameter in architecture.hyperparameters}
     for name in config:
-        if name not in known:
+        if name not in hyperparameters:
             raise InvalidArgument(
                 f"config.{name}: expected a hyperparameter of {architecture.name}, got {name!r}",
-                hint=close_matches_hint(name, known),
+                hint=close_matches_hint(name, hyperparameters),
             )
     return Config(
         (name, hyperparameter.check(config.get(name, hyperparameter.default), f"config.{name}"))
-        for name, hyperparameter in known.items()
+        for name, hyperparameter in hyperparameters.items()
     )

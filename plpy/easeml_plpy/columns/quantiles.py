@@ -91,5 +91,5 @@ def _knots(ordered: Array, ends: Sequence[float], n_knots: int) -> Moment:
     distinct = ordered[np.flatnonzero(np.diff(ordered, prepend=np.nan) != 0)]
     if len(distinct) > n_knots:
         distinct = ordered[np.linspace(0, len(ordered) - 1, n_knots).round().astype(np.int64)]
-    found: Moment = np.unique([end for end in [*distinct, *ends] if not np.isnan(end)])
-    return found
+    knots: Moment = np.unique([end for end in [*distinct, *ends] if not np.isnan(end)])
+    return knots

@@ -41,8 +41,8 @@ class Outputs:
         if not self.is_label:
             return targets.astype(np.float64).reshape(-1, 1)
         classes = [1] if self.n_outputs == 1 else range(self.n_outputs)
-        found: npt.NDArray[np.float64] = (targets[:, None] == np.array(classes)).astype(np.float64)
-        return found
+        outputs: npt.NDArray[np.float64] = (targets[:, None] == np.array(classes)).astype(np.float64)
+        return outputs
 
 
 def outputs_of(n_classes: int | None) -> Outputs:
@@ -100,8 +100,8 @@ class TargetStatistics:
     def encode(self, codes: Array, folds: Array | None) -> npt.NDArray[np.float64]:
         """Return the mean targets of rows (n, outputs); of training rows, from the folds other than their own."""
         rows = np.full(len(codes), N_FOLDS) if folds is None else folds
-        found: npt.NDArray[np.float64] = self._means[rows, :, self._places(codes)]
-        return found
+        means: npt.NDArray[np.float64] = self._means[rows, :, self._places(codes)]
+        return means
 
     def to_json(self) -> dict[str, JSON]:
         """Return what is stored."""

@@ -20,7 +20,7 @@ from easeml_plpy.row_forms.tree import TREE
 
 __all__ = ["ROW_FORMS", "RowForm", "row_form_of", "task_in"]
 
-ROW_FORMS: dict[str, RowForm] = {each.name: each for each in (STANDARD, TREE, TABLE, SPARSE, COMBINED)}
+ROW_FORMS: dict[str, RowForm] = {form.name: form for form in (STANDARD, TREE, TABLE, SPARSE, COMBINED)}
 
 EXISTENCE: dict[str, Callable[[Encoder], bool]] = {"table": has_table, "sparse": is_sparse}
 """Which datasets have a view of their own by that name; the others have those that are not here."""

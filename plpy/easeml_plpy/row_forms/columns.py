@@ -66,9 +66,9 @@ def column_view(name: str, summary: str, input_type: InputType, made: FieldColum
         return tuple(column for field in encoder.inputs for column in made.columns(field))
 
     def encode(encoder: Encoder, fields: Sequence[Array], folds: Array | None) -> Array:
-        made_of = runs(encoder.inputs)
-        rows = np.empty((len(fields[0]), made_of[-1].columns.stop), input_type)
-        for run in made_of:
+        field_runs = runs(encoder.inputs)
+        rows = np.empty((len(fields[0]), field_runs[-1].columns.stop), input_type)
+        for run in field_runs:
             into = rows[:, run.columns]
             if made.plain is not None and run.plain:
                 made.plain.write(run.plain, fields[run.fields], into)
@@ -84,8 +84,8 @@ def _runs(made: FieldColumns, inputs: tuple[Field, ...]) -> Iterator[_Run]:
     field = column = 0
     for is_plain, members in groupby(inputs, key=made.is_plain):
         together = list(members)
-        for some in [together] if is_plain else [[each] for each in together]:
+        for some in [together] if is_plain else [[member] for member in together]:
             next_field, next_column = field + len(some), column + sum(map(made.width, some))
-            plain = tuple(each for each in some if is_plain and isinstance(each, NumericField))
+            plain = tuple(member for member in some if is_plain and isinstance(member, NumericField))
             yield _Run(some[0], plain, slice(field, next_field), slice(column, next_column))
             field, column = next_field, next_column

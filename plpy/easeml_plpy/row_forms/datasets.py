@@ -108,10 +108,10 @@ def dataset(session: Session, dataset_id: int) -> Dataset:
     """Return a dataset's encoder, which never changes under one id. Raises NotFound."""
 
     def read() -> Dataset:
-        found = session.rows(DATASET, dataset_id)
-        if not found:
+        datasets = session.rows(DATASET, dataset_id)
+        if not datasets:
             raise NotFound(f"dataset {dataset_id} is gone")
-        return found[0]
+        return datasets[0]
 
     return session.kept(DATASETS).get(dataset_id, read)
 

@@ -33,8 +33,9 @@ def has_table(encoder: Encoder) -> bool:
     """Return whether a dataset has this view: not if it was packed before knots were introduced, nor if it is one
     array, whose elements are numbers of one kind.
     """
-    is_array = len(encoder.inputs) == 1 and isinstance(encoder.inputs[0], TensorField)
-    return not is_array and all(isinstance(each, CategoricalField | TextField) or each.knots for each in encoder.inputs)
+    fields = encoder.inputs
+    is_array = len(fields) == 1 and isinstance(fields[0], TensorField)
+    return not is_array and all(isinstance(field, CategoricalField | TextField) or field.knots for field in fields)
 
 
 def _columns(field: Field) -> Iterator[FormColumn]:
@@ -114,8 +115,8 @@ def positions(knots: Moment, values: Array) -> Array:
     """Return where numbers (n,) lie among ascending knots, from 0 to 1; in the middle if it is undefined."""
     if len(knots) < 2:
         return np.full(len(values), MIDDLE)
-    found = np.interp(values, knots, _even(len(knots)))
-    return np.where(np.isnan(values), MIDDLE, found)
+    placed = np.interp(values, knots, _even(len(knots)))
+    return np.where(np.isnan(values), MIDDLE, placed)
 
 
 class _Scale(NamedTuple):
@@ -140,11 +141,11 @@ class _Scale(NamedTuple):
 
 def _positions_of_row(scales: Sequence[_Scale], numbers: Sequence[float]) -> list[float]:
     """Return what `positions` does for one number of each scale."""
-    found = []
+    placed = []
     for (knots, lines), number in zip(scales, numbers, strict=True):
         start, slope, first = lines[bisect_right(knots, number)]
-        found.append(slope * (number - start) + first if number == number else MIDDLE)
-    return found
+        placed.append(slope * (number - start) + first if number == number else MIDDLE)
+    return placed
 
 
 @lru_cache(4096)

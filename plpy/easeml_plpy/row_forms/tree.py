@@ -85,9 +85,9 @@ def _write_text(field: TextField, hashes: Array, into: Array) -> None:
     is_missing = hashes[:, 0] == NULL_TEXT
     into[:, 0] = np.where(is_missing, np.nan, (hashes >= 0).sum(axis=1))
     into[:, 1:] = 0
-    known = field.known(hashes)
-    rows, places = np.nonzero((known >= 0) & (known < _n_flags(field)))
-    into[rows, 1 + known[rows, places]] = 1
+    ids = field.known(hashes)
+    rows, places = np.nonzero((ids >= 0) & (ids < _n_flags(field)))
+    into[rows, 1 + ids[rows, places]] = 1
 
 
 TREE = column_view(

@@ -106,9 +106,9 @@ def devices() -> list[str]:
 
 def check_device(device: str) -> None:
     """Raise InvalidArgument for a GPU that is not there."""
-    if is_gpu(device) and (device if device != "cuda" else "cuda:0") not in (found := devices()):
+    if is_gpu(device) and (device if device != "cuda" else "cuda:0") not in (present := devices()):
         raise InvalidArgument(
-            f"device: {device} is not there: this server sees {len(found) - 1} GPUs",
+            f"device: {device} is not there: this server sees {len(present) - 1} GPUs",
             hint="easeml doctor lists the devices; change that of slots with easeml.set_slots.",
         )
 

@@ -61,10 +61,10 @@ def keep_freed_memory() -> None:
     """
     # By ctypes, since Python has no call for it, and MALLOC_TRIM_THRESHOLD_ in the environment would have to be set
     # before the server starts. Only the GNU C library has it; others keep what they keep.
-    tell = getattr(ctypes.CDLL(None), "mallopt", None)
-    if tell is not None:
-        tell(_MMAP_THRESHOLD, LARGE_BYTES)
-        tell(_TRIM_THRESHOLD, KEPT_BYTES)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, LARGE_BYTES)
+        mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 @cache
@@ -77,9 +77,9 @@ def limit_session() -> None:
 def limit_to(n_bytes: int, *, is_lower: bool = False) -> None:
     """Set the limit of this process, as far as it may; `is_lower`: only if that takes something away."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = n_bytes if hard == resource.RLIM_INFINITY else min(n_bytes, hard)
-    if not is_lower or soft == resource.RLIM_INFINITY or wanted < soft:
-        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+    limit = n_bytes if hard == resource.RLIM_INFINITY else min(n_bytes, hard)
+    if not is_lower or soft == resource.RLIM_INFINITY or limit < soft:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def unlimited() -> None:

@@ -62,11 +62,11 @@ class Checkpoint:
         """Overwrite tensors of the same names, types and shapes; return False, and write nothing, if the tensors differ
         in these.
         """
-        found = {name: _view(entry) for name, entry in self.entries}
-        if found.keys() != tensors.keys() or any(_kind(found[name]) != _kind(each) for name, each in tensors.items()):
+        stored = {name: _view(entry) for name, entry in self.entries}
+        if {name: _kind(view) for name, view in stored.items()} != {name: _kind(new) for name, new in tensors.items()}:
             return False
         for name, tensor in tensors.items():
-            tensor.copy_(found[name])
+            tensor.copy_(stored[name])
         return True
 
     def read(self, name: str, kind: type[T]) -> T:

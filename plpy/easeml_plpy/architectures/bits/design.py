@@ -41,8 +41,8 @@ class Reading(NamedTuple):
     def of(cls, task: Task) -> Reading:
         """Return how the inputs of a task are read."""
         if task.objects is not None:
-            own, links = task.objects
-            return cls(task.input_shape[0], own + links, own)
+            n_own, links = task.objects
+            return cls(task.input_shape[0], n_own + links, n_own)
         n_numbers = math.ceil(task.n_features / MOST_STEPS)
         return cls(math.ceil(task.n_features / n_numbers), n_numbers, None)
 

@@ -38,7 +38,7 @@ def recurrent_architecture(
         steps, channels = series_of(task)
         wide = config.integer("width")
         n_inputs = [channels, *[n_directions * wide] * (config.integer("n_layers") - 1)]
-        layers = sum(n_directions * n_gates * wide * (each + wide + 2) for each in n_inputs)
+        layers = sum(n_directions * n_gates * wide * (n_in + wide + 2) for n_in in n_inputs)
         answers = (n_directions * wide + 1) * task.n_outputs
         kept = steps * n_directions * n_gates * wide * len(n_inputs)
         return Size(layers + answers, task.n_features + kept + task.n_outputs)

@@ -56,8 +56,8 @@ class Trees:
                 break
             is_left = rows[number, feature] <= self.threshold[node]
             node = np.where(is_split, np.where(is_left, node + 1, self.link[node]), node)
-        found: Array = self.link[node]
-        return found
+        leaves: Array = self.link[node]
+        return leaves
 
 
 def trees_of(grown: Sequence[Any], n_outputs: int) -> Trees:

@@ -58,15 +58,15 @@ def _failure(error: Exception) -> Exception:
 
 def scores_of(booster: lightgbm.Booster, n_margins: int) -> Array:
     """Return the margins of its training rows, float64 (n, n_margins), as they were added up in training."""
-    found: list[Array] = []
+    margins: list[Array] = []
 
     def see(scores: Array, data: object) -> list[Any]:
-        found.append(np.array(scores, np.float64))
+        margins.append(np.array(scores, np.float64))
         return []
 
     booster.reset_parameter({"objective": "none"})  # otherwise they would be turned into probabilities
     booster.eval_train(see)
-    return found[0].reshape(-1, n_margins, order="F") if found[0].ndim == 1 else found[0]
+    return margins[0].reshape(-1, n_margins, order="F") if margins[0].ndim == 1 else margins[0]
 
 
 def text_of(booster: lightgbm.Booster) -> str:

@@ -44,7 +44,7 @@ class TorchTrial:
         self.descent = Descent.of(blueprint.config)
         self.device = torch_device(blueprint.device)
         self.module = module.to(self.device)
-        self.parameter_bytes = sum(each.nbytes for each in module.parameters())
+        self.parameter_bytes = sum(parameter.nbytes for parameter in module.parameters())
         self._optimizer = build_optimizer(self.descent, self.module, self.device)
         self.loss = Loss(self.task, blueprint.config)
         self._transform = target_transform(self.task, blueprint.config)
@@ -118,8 +118,8 @@ class TorchTrial:
         batch_size = self.batch_size
         losses = []
         batches = zip(torch.split(inputs, batch_size), torch.split(targets, batch_size), strict=True)
-        for batch, wanted in batches:
-            losses.append(self.step(self.module, batch, wanted))
+        for batch, batch_targets in batches:
+            losses.append(self.step(self.module, batch, batch_targets))
             pause()
         values = self.checked(losses)
         n_last = len(inputs) - batch_size * (len(values) - 1)
@@ -147,7 +147,7 @@ class TorchTrial:
     def optimizer_slots(self) -> list[dict[str, torch.Tensor]]:
         """Return the optimiser state of each parameter; empty before the first step."""
         kept = [self._optimizer.state.get(parameter, {}) for parameter in self.module.parameters()]
-        return [{slot: tensor for slot, tensor in each.items() if tensor is not None} for each in kept]
+        return [{slot: tensor for slot, tensor in slots.items() if tensor is not None} for slots in kept]
 
     def averages(self) -> Mapping[str, torch.Tensor]:
         """Return the averaged weights by the names of the parameters; none without averaging."""
@@ -165,8 +165,8 @@ class TorchTrial:
         parameters = list(self.module.parameters())
         for parameter, new in zip(parameters, weights, strict=True):
             parameter.data.copy_(new)
-        for parameter, own in zip(parameters, slots, strict=False):
-            self._optimizer.state[parameter] = {slot: tensor.clone() for slot, tensor in own.items()}
+        for parameter, parameter_slots in zip(parameters, slots, strict=False):
+            self._optimizer.state[parameter] = {slot: tensor.clone() for slot, tensor in parameter_slots.items()}
         for average, new in zip(self.averages().values(), averages or (), strict=False):
             average.copy_(new)
         self.n_steps += n_steps
@@ -177,7 +177,7 @@ class TorchTrial:
         return self.descent.batch_size
 
     def step(
-        self, network: nn.Module, batch: torch.Tensor, wanted: torch.Tensor, *, weight: float = 1.0
+        self, network: nn.Module, batch: torch.Tensor, targets: torch.Tensor, *, weight: float = 1.0
     ) -> torch.Tensor:
         """Do one step of the optimiser; return the batch's mean loss, still on the device.
 
@@ -188,7 +188,7 @@ class TorchTrial:
             group["lr"] = rate
         try:
             self._optimizer.zero_grad(set_to_none=True)
-            loss = self.gradients(network, batch, wanted, weight)
+            loss = self.gradients(network, batch, targets, weight)
             self._optimizer.step()
         except (MemoryError, RuntimeError) as error:
             if not is_exhausted(error):
@@ -199,9 +199,9 @@ class TorchTrial:
             self._averaged.add(self.n_steps)
         return loss.detach()
 
-    def gradients(self, network: nn.Module, batch: torch.Tensor, wanted: torch.Tensor, weight: float) -> torch.Tensor:
+    def gradients(self, network: nn.Module, batch: torch.Tensor, targets: torch.Tensor, weight: float) -> torch.Tensor:
         """Give parameters the gradients of a batch; return its mean loss."""
-        loss = self.loss(network(batch), wanted)
+        loss = self.loss(network(batch), targets)
         (loss if weight == 1.0 else loss * weight).backward()  # type: ignore[no-untyped-call]
         return loss
 

@@ -58,8 +58,8 @@ class Lineage:
 
         It is taken out of the cache: nobody asks for it again, because the present epoch keeps its own.
         """
-        found = (_MARGINS.pop((what, mark, id(inputs))) for mark in reversed(self._marks))
-        return next((each for each in found if each is not None), None)
+        candidates = (_MARGINS.pop((what, mark, id(inputs))) for mark in reversed(self._marks))
+        return next((margins for margins in candidates if margins is not None), None)
 
     def keep(self, what: str, inputs: torch.Tensor, values: Array) -> None:
         """Keep what all epochs add up to for these rows."""
