@@ -113,8 +113,7 @@ class TargetStatistics:
     @cached_property
     def _means(self) -> npt.NDArray[np.float64]:
         """Return means without each fold, and at last of all (folds + 1, outputs, categories + 1)."""
-        left_out = [*range(N_FOLDS), None]
-        return np.stack([self._means_without(fold) for fold in left_out])
+        return np.stack([self._means_without(fold) for fold in (*range(N_FOLDS), None)])
 
     def _means_without(self, fold: int | None) -> npt.NDArray[np.float64]:
         counts, sums = self.counts.sum(axis=0), self.sums.sum(axis=0)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from easeml_plpy.columns.encoder import Encoder
-from easeml_plpy.columns.layout import Layout
 from easeml_plpy.row_forms.contract import RowForm
 from easeml_plpy.row_forms.sparse import SPARSE, is_sparse
 from easeml_plpy.row_forms.standard import STANDARD
@@ -42,14 +41,6 @@ def _views(encoder: Encoder) -> list[RowForm]:
     return [STANDARD, TREE, *(view for view, is_there in there if is_there)]
 
 
-def _shape(encoder: Encoder) -> tuple[int, ...]:
-    return (parts_of(encoder)[-1].stop,)
-
-
-def _layout(encoder: Encoder) -> Layout:
-    return ()  # members know their own
-
-
 def _encode(encoder: Encoder, fields: Sequence[Array], folds: Array | None) -> Array:
     encoded = [part.view.encode(encoder, fields, folds) for part in parts_of(encoder)]
     return np.concatenate([rows.reshape(len(rows), -1).astype(np.float64) for rows in encoded], axis=1)
@@ -59,7 +50,7 @@ COMBINED = RowForm(
     name="combined",
     summary="float64: the rows of the other views, side by side",
     input_type="float64",
-    shape=_shape,
-    layout=_layout,
+    shape=lambda encoder: (parts_of(encoder)[-1].stop,),
+    layout=lambda encoder: (),  # members know their own
     encode=_encode,
 )

@@ -71,10 +71,6 @@ def _cycles(field: NumberField) -> list[str]:
     return [part for part in field.calendar if part in CYCLES] if isinstance(field, NumericField) else []
 
 
-def _is_plain(field: NumericField) -> bool:
-    return not field.missing and not _cycles(field)
-
-
 def _write_plain(fields: tuple[NumericField, ...], values: Sequence[Array], into: Array) -> None:
     if len(into) == 1:
         numbers = values.values if isinstance(values, RowNumbers) else np.concatenate(values).tolist()
@@ -159,9 +155,10 @@ def _even(n: int) -> Array:
     return np.linspace(0.0, 1.0, n)
 
 
+PLAIN = PlainNumbers(lambda field: not field.missing and not _cycles(field), _write_plain)
 TABLE = column_view(
     "table",
     "float32 for networks: positions among quantiles, flags where missing, codes of categories, tokens and calendar",
     "float32",
-    FieldColumns(_columns, _width, _write, PlainNumbers(_is_plain, _write_plain)),
+    FieldColumns(_columns, _width, _write, PLAIN),
 )

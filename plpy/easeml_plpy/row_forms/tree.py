@@ -56,10 +56,6 @@ def _n_flags(field: TextField) -> int:
     return min(N_FLAGS, len(field.tokens))
 
 
-def _is_plain(field: NumericField) -> bool:
-    return not field.calendar
-
-
 def _write_plain(fields: Sequence[NumericField], values: Sequence[Array], into: Array) -> None:
     if len(into) == 1:
         into[0] = numbers_of(values)
@@ -94,5 +90,5 @@ TREE = column_view(
     "tree",
     "float64: numbers as they are, NaN where missing, codes and mean targets of categories, calendar parts of times",
     "float64",
-    FieldColumns(_columns, _width, _write, PlainNumbers(_is_plain, _write_plain)),
+    FieldColumns(_columns, _width, _write, PlainNumbers(lambda field: not field.calendar, _write_plain)),
 )

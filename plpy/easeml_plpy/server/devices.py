@@ -86,8 +86,8 @@ def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
         limit_to(memory_limit_bytes)
     elif is_gpu(device):
         unlimited()
-    if CORES:
-        _pin(cores_of(device, n_threads, CORES))
+    if CORES and os.sched_getaffinity(0) != (cores := cores_of(device, n_threads, CORES)):
+        os.sched_setaffinity(0, cores)
     check_device(device)
     return "cpu" if device.startswith("cpu:") else device
 
@@ -141,8 +141,3 @@ def cores_of(device: str, n_threads: int, cores: list[int]) -> set[int]:
         return set(cores)
     first = int(device[4:]) * n_threads
     return {cores[(first + k) % len(cores)] for k in range(n_threads)}
-
-
-def _pin(cores: set[int]) -> None:
-    if os.sched_getaffinity(0) != cores:
-        os.sched_setaffinity(0, cores)

@@ -48,7 +48,8 @@ class Checkpoint:
     @cached_property
     def tensors(self) -> dict[str, torch.Tensor]:
         """The tensors by name."""
-        return {name: _tensor(entry) for name, entry in self.entries}
+        # Copies: torch aligns its own memory, and kernels may round differently on other alignments.
+        return {name: _view(entry).clone() for name, entry in self.entries}
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
@@ -122,12 +123,6 @@ def _view(entry: Mapping[str, Any]) -> torch.Tensor:
     if not entry["data"]:
         return torch.empty(entry["shape"], dtype=dtype)
     return torch.frombuffer(entry["data"], dtype=dtype).reshape(entry["shape"])
-
-
-def _tensor(entry: Mapping[str, Any]) -> torch.Tensor:
-    """Return a tensor of an entry. A copy: torch aligns its own memory, and kernels may round differently on other
-    alignments."""
-    return _view(entry).clone()
 
 
 def _kind(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size]:

@@ -37,7 +37,7 @@ class PictureToPicture(nn.Module):
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Return (n, n_outputs)."""
-        maps = resized(self.picture(rows), (self._target.height, self._wanted.width))
+        maps = resized(self.picture(rows), (self._target.height, self._target.width))
         kept = []
         for level, layers in enumerate(self.down):
             maps = layers(functional.max_pool2d(maps, 2, ceil_mode=True) if level else maps)

@@ -140,8 +140,4 @@ def _numbers(fields: Mapping[str, str], name: str, dtype: type[np.float64], n: i
 
 def _demand(is_so: bool, otherwise: str) -> None:
     if not is_so:
-        raise _corrupt(otherwise)
-
-
-def _corrupt(what: str) -> CorruptCheckpoint:
-    return CorruptCheckpoint(f"trees cannot be read: {what}")
+        raise CorruptCheckpoint(f"trees cannot be read: {otherwise}")

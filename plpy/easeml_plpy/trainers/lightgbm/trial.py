@@ -49,7 +49,9 @@ class LightGBMTrial:
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """See LiveTrial. Adds the trees of one epoch."""
         check_rows(self._task, inputs, targets)
-        parameters, learnt = self._parameters, self._learnt(targets.numpy())
+        parameters, learnt = self._parameters, targets.numpy()
+        if self._transform is not None:
+            learnt = self._transform.forward(learnt)
         if not len(inputs):
             return Training(math.nan, 0, 0)
         weights = row_weights(self._task, learnt) if parameters.is_balanced else None
@@ -117,9 +119,6 @@ class LightGBMTrial:
         """Add the trees of an epoch."""
         self._texts.append(text)
         self._lineage.add([np.array(self._base).tobytes(), text.encode()])
-
-    def _learnt(self, targets: Array) -> Array:
-        return targets if self._transform is None else self._transform.forward(targets)
 
     def _answers(self, margins: Array) -> Array:
         return outputs_of(self._task, margins if self._transform is None else self._transform.inverse(margins))

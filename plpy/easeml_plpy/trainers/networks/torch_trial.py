@@ -130,7 +130,9 @@ class TorchTrial:
     def train_rows(self, inputs: torch.Tensor, targets: torch.Tensor, order: torch.Tensor, pause: Pause) -> float:
         """Train on these rows in this order; return the sum of their losses."""
         loss_sum = 0.0
-        for rows in torch.split(order, self._chunk_rows(inputs)) if len(order) else ():
+        # Gather a whole number of batches at once, within 4 MB unless one batch is larger.
+        n_rows = self.batch_size * pass_steps(self.batch_size * _row_bytes(inputs))
+        for rows in torch.split(order, n_rows) if len(order) else ():
             loss_sum += self._train_chunk(inputs[rows], targets[rows], pause)
         return loss_sum
 
@@ -219,10 +221,6 @@ class TorchTrial:
 
     def _learning_rate(self, step: int) -> float:
         return self.descent.rate_at(step, self.n_steps_total)
-
-    def _chunk_rows(self, inputs: torch.Tensor) -> int:
-        """Return how many rows to gather at once: a whole number of batches, within 4 MB unless one batch is larger."""
-        return self.batch_size * pass_steps(self.batch_size * _row_bytes(inputs))
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield everything that is stored, by its name in the state."""
