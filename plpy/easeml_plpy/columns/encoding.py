@@ -2,9 +2,9 @@
 
 A *field* is one input column as a contiguous array, one entry a row: numeric (n,) float64 with NaN for missing,
 categorical (n,) int32 codes, text (n, width) int32 hashes of tokens, tensor (n, *shape) in its stored type. Blocks keep
-fields. `encode` turns them into the float32 array of the standard view. Training and prediction call the same `encode`
-with the same stored statistics, so prediction encodes exactly as training did. A number beyond the range of the
-training rows counts as its nearest end.
+fields. `encode` turns them into the float32 array of row form `standard`. Training and prediction call the same
+`encode` with the same stored statistics, so prediction encodes exactly as training did. A number beyond the range of
+the training rows counts as its nearest end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from easeml_plpy.server.value_types import Array, Floats
 
 CACHED_NUMBERS = 1 << 15
 N_FOLDED = 64
-"""Columns of a free text in the standard view, where tokens share them."""
+"""Columns of a free text in the row form `standard`, where tokens share them."""
 
 
 def row_bytes(fields: Sequence[Field]) -> int:
@@ -196,7 +196,7 @@ def _standardise_with_flags(field: NumericField | TensorField, values: Array) ->
 
 def _one_hot(field: CategoricalField, codes: Array) -> Floats:
     width = encoded_width(field)
-    # A longer dictionary is for other views.
+    # Other row forms tell the categories beyond these apart.
     columns = np.where(codes < 0, width - 1, np.minimum(codes, min(len(field.categories), MANY)))
     hot = np.zeros((len(codes), width), np.float32)
     hot[np.arange(len(codes)), columns] = 1.0

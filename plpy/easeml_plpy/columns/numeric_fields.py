@@ -51,8 +51,8 @@ def _no_scale() -> Moment:
 class NumericField(Located):
     """One number a row; NULL is stored as NaN. `missing`: (0,) if a training row had none. `type` is the SQL type.
 
-    `knots`: one ascending sequence, of which the ends are the range of the training rows (knots.py); empty if all rows
-    are missing; no sequence in datasets packed before knots were introduced. `calendar`: the parts that vary.
+    `knots`: one ascending sequence, of which the ends are the range of the training rows (quantiles.py); empty if all
+    rows are missing; no sequence in datasets packed before knots were introduced. `calendar`: the parts that vary.
     """
 
     is_time: bool = False

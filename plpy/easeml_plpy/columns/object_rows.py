@@ -72,7 +72,7 @@ def numbers_of(field: ObjectsField, values: Array) -> Array:
 
 
 def standardised(field: ObjectsField, values: Array) -> Floats:
-    """Return rows side by side with their numbers standardised; what fills them up stays 0."""
+    """Return rows side by side with their numbers standardised; padding stays 0."""
     whole = np.array(values, np.float32)
     is_there = whole[..., field.n_numbers : field.n_numbers + 1]
     bounds = field.range

@@ -52,7 +52,7 @@ class SeriesTarget(TensorTarget):
         return steps[steps[:, -1] > 0, :-1]
 
     def standard(self, stored: Array) -> Floats:
-        """Return series on the standard scale; what fills them up stays 0."""
+        """Return series on the standard scale; padding stays 0."""
         steps = stored.reshape(-1, self.shape[1]).astype(np.float64)
         steps[:, :-1] = (steps[:, :-1] - self.mean) / self.scale * steps[:, -1:]
         return steps.reshape(stored.shape).astype(np.float32)
@@ -64,7 +64,7 @@ class SeriesTarget(TensorTarget):
         return steps.reshape(outputs.shape)
 
     def shaped(self, outputs: Array) -> Array:
-        """Return the steps of one series, up to the one behind which it does not go on."""
+        """Return the existing steps of one series."""
         steps = outputs.reshape(self.shape)
         return steps[: int(lengths_of(steps[None])[0]), :-1]
 

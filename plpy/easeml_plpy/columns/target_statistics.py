@@ -20,7 +20,7 @@ import numpy.typing as npt
 from easeml_plpy.server.value_types import JSON, Array
 
 MANY = 64
-"""Categories beyond which a column has target statistics: views can tell fewer apart by themselves."""
+"""Categories beyond which a column has target statistics: row forms can tell fewer apart by themselves."""
 MOST_OUTPUTS = 8
 N_FOLDS = 5
 PRIOR_ROWS = 10.0

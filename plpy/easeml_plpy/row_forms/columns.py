@@ -1,4 +1,4 @@
-"""Views that are made column by column: each field declares the columns that it becomes, and writes them."""
+"""Row forms that are made column by column: each field declares its columns and writes them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FieldColumns:
 
 
 class _Run(NamedTuple):
-    """Fields side by side: plain numbers, or any other one; and their places."""
+    """Adjacent plain numbers, or any one other field; and their places."""
 
     first: Field
     plain: tuple[NumericField, ...]
@@ -53,7 +53,7 @@ class _Run(NamedTuple):
 
 
 def column_view(name: str, summary: str, input_type: InputType, made: FieldColumns) -> RowForm:
-    """Return a view of fields side by side."""
+    """Return a row form of fields side by side."""
 
     @lru_cache(64)
     def runs(inputs: tuple[Field, ...]) -> tuple[_Run, ...]:

@@ -1,4 +1,4 @@
-"""The view `combined`: the columns of all other views side by side, for ensembles, whose members' views differ."""
+"""The row form `combined`: the columns of all others side by side, for ensembles, whose members' row forms differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from easeml_plpy.server.value_types import Array
 
 
 class Part(NamedTuple):
-    """The place of a view in a combined row."""
+    """The place of a row form in a combined row."""
 
     view: RowForm
     start: int
@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 
 def parts_of(encoder: Encoder) -> list[Part]:
-    """Return the views of a dataset; of images and the like there is one."""
+    """Return the row forms of a dataset; an array alone, such as an image, has one."""
     parts: list[Part] = []
     for view in _views(encoder):
         start = parts[-1].stop if parts else 0

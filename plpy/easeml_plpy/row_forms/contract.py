@@ -1,4 +1,4 @@
-"""A view: a way of laying out the fields of a dataset as one array, for the architectures that name it."""
+"""A row form: a way of laying out the fields of a dataset as one array, for the architectures that name it."""
 
 from __future__ import annotations
 

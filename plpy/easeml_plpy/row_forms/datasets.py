@@ -34,19 +34,19 @@ class Dataset:
     _tasks: dict[str, Task] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def view(self, name: str) -> RowForm:
-        """Return the view of that name, or `standard` if this dataset does not have that view."""
+        """Return the row form of that name, or `standard` if this dataset does not have it."""
         if name not in self._views:
             self._views[name] = row_form_of(name, self.encoder)
         return self._views[name]
 
     def task(self, view: str = "standard") -> Task:
-        """Return what a trial learns whose architecture takes that view."""
+        """Return the task of a trial whose architecture takes that row form."""
         if view not in self._tasks:
             self._tasks[view] = task_in(self.view(view), self.encoder)
         return self._tasks[view]
 
     def encode(self, view: str, fields: Sequence[Array], folds: Array | None = None) -> Array:
-        """Return the inputs of rows in that view; `folds` are those of training rows."""
+        """Return the inputs of rows in that row form; `folds` are those of training rows."""
         return self.view(view).encode(self.encoder, fields, folds)
 
     def stored_split(self, split: str) -> str:
@@ -119,7 +119,7 @@ def dataset(session: Session, dataset_id: int) -> Dataset:
 def partition_rows(
     session: Session, dataset_id: int, split: str, partition_number: int, view: str = "standard"
 ) -> PartitionRows:
-    """Return a partition's rows in a view as tensors, decoded once and kept within TENSOR_BYTES."""
+    """Return a partition's rows in a row form as tensors, decoded once and kept within TENSOR_BYTES."""
     name = dataset(session, dataset_id).view(view).name
 
     def read() -> PartitionRows:
@@ -129,7 +129,7 @@ def partition_rows(
 
 
 def read_rows(session: Session, dataset_id: int, split: str, partition_number: int, view: str) -> PartitionRows:
-    """Return a partition's rows in a view as tensors, without keeping them."""
+    """Return a partition's rows in a row form as tensors, without keeping them."""
     data = dataset(session, dataset_id)
     stored = data.stored_split(split)
     blocks = session.rows(BLOCKS, dataset_id, stored, partition_number)

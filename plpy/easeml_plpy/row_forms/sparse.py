@@ -1,9 +1,9 @@
-"""The view `sparse`, for linear models: the content of a sparse matrix, stored densely.
+"""The row form `sparse`, for linear models: the content of a sparse matrix, stored densely.
 
 float32 (n, columns). Numbers stand as in `standard`, standardised, imputed and flagged. A category is its code, a
 missing one the last. A text is the ids of its tokens (-1 for none), each with its weight: term frequency times inverse
-document frequency, of unit length. `SparseRows` (architectures/sparse_rows.py) makes the matrix of a batch, so batches
-are drawn from rows as everywhere.
+document frequency, of unit length. `SparseRows` (architectures/tables/sparse_rows.py) makes the matrix of a batch, so
+batches are drawn from rows as everywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from easeml_plpy.server.value_types import Array
 
 
 def is_sparse(encoder: Encoder) -> bool:
-    """Return whether a dataset has this view: if it has texts, or more categories than `standard` distinguishes."""
+    """Return whether a dataset has this row form: if it has texts, or more categories than `standard` distinguishes."""
     return any(
         isinstance(field, TextField) or (isinstance(field, CategoricalField) and len(field.categories) > MANY)
         for field in encoder.inputs

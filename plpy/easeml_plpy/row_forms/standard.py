@@ -1,4 +1,4 @@
-"""The view `standard`: float32, standardised, imputed, flagged, one-hot; an array alone keeps its shape."""
+"""The row form `standard`: float32, standardised, imputed, flagged, one-hot; an array alone keeps its shape."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The view `table`, for networks: float32 (n, columns), every column between 0 and 1 or a code.
+"""The row form `table`, for networks: float32 (n, columns), every column between 0 and 1 or a code.
 
 A number is its position among its knots: 0 at the first, 1 at the last, linear between two. So a piecewise linear
 embedding is a function of this one number, and an outlier is clipped to the range that training saw. A missing number
 is 0.5, and flagged where training had a missing one. A category is its code, and a missing one the last code. A time is
 its position, and its calendar parts that vary as codes, but for the year, which the position tells. A text is the ids
-of its tokens that views know, the commonest token being 0, and -1 for none.
+of its tokens that row forms use, the commonest token being 0, and -1 for none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIRST = {"month": 1, "day": 1, "weekday": 0, "hour": 0}
 
 
 def has_table(encoder: Encoder) -> bool:
-    """Return whether a dataset has this view: not if it was packed before knots were introduced, nor if it is one
+    """Return whether a dataset has this row form: not if it was packed before knots were introduced, nor if it is one
     array, whose elements are numbers of one kind.
     """
     fields = encoder.inputs

@@ -1,4 +1,4 @@
-"""The view `tree`: float64 (n, columns), the values of a row unchanged, because trees only compare.
+"""The row form `tree`: float64 (n, columns), the values of a row unchanged, because trees only compare.
 
 A missing number is NaN, and so is a missing category where training had one. A category is its code; one that training
 did not know has the code after the last. If there are many categories, the mean target of the category stands beside

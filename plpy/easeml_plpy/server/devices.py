@@ -42,8 +42,8 @@ def share_threads() -> None:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Have numpy's BLAS work in one thread for as long as the block lasts: how it divides sums among several shows in
-    the last digits, and it would take all cores, and spin while it waits for them.
+    """Limit numpy's BLAS to one thread in this block. The number of threads changes the last digits of sums; and BLAS
+    would take all cores, and spin while it waits for them.
     """
     if _Threads.is_for_answers:
         _keep_one_blas_thread()
@@ -53,7 +53,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 
 def be_for_answers() -> None:
-    """Let BLAS keep its one thread between answers: to change it each time takes as long as a small network does."""
+    """Keep BLAS at one thread between answers: changing that takes as long as a small network does."""
     _Threads.is_for_answers = True
 
 
@@ -98,7 +98,7 @@ def is_gpu(device: str) -> bool:
 
 
 def devices() -> list[str]:
-    """Return what slots can be bound to here, as torch names it."""
+    """Return the devices that slots can use here, as torch names them."""
     import torch
 
     return ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]

@@ -30,7 +30,7 @@ IMPORTING = "<frozen importlib._bootstrap>"
 
 
 class _Bell:
-    """The handler of the timer, and whom it asks; one for each process, since the timer is."""
+    """The handler of the timer, and the session that it asks; a process has one timer, so one of these."""
 
     def __init__(self) -> None:
         self.asked: PlPy | None = None
@@ -39,14 +39,14 @@ class _Bell:
         self._is_hung = False
 
     def hang(self) -> None:
-        """Install the handler, once. System calls of the server go on after it."""
+        """Install the handler, once; system calls that it interrupts restart."""
         if not self._is_hung:
             signal.signal(signal.SIGVTALRM, self.ring)
             signal.siginterrupt(signal.SIGVTALRM, False)
             self._is_hung = True
 
     def ring(self, number: int, frame: FrameType | None) -> None:
-        """Let a cancel through. A module that is half imported could not be imported again, so imports go on."""
+        """Let a cancel through, but not during an import: a half-imported module could not be imported again."""
         if self.asked is None or _is_importing(frame):
             return
         try:
@@ -88,7 +88,7 @@ def interruptible(plpy: PlPy) -> AbstractContextManager[None]:
 
 
 def quietly(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call the server; the bell rings again when it has answered."""
+    """Call the server while the timer cannot ring; it may again when the server has answered."""
     asked, _bell.asked = _bell.asked, None
     try:
         return call(*args, **kwargs)

@@ -33,7 +33,7 @@ _MEMBER, _REFIT = "member/", "refit/"
 
 @dataclass(frozen=True)
 class Member:
-    """A trial in an ensemble: its blueprint, its state, its weight, and where its view begins in a combined row.
+    """A trial in an ensemble: its blueprint, its state, its weight, and where its row form begins in a combined row.
     `refit` is its state after it was trained again on validation rows as well, if it was.
     """
 
@@ -52,7 +52,7 @@ class Member:
 
     @property
     def stop(self) -> int:
-        """Where its view ends."""
+        """Where its row form ends."""
         return self.start + self.task.n_features
 
     def attributes(self) -> dict[str, JSON]:

@@ -29,7 +29,7 @@ HYPERPARAMETERS: tuple[Hyperparameter, ...] = (
 
 
 class Reading(NamedTuple):
-    """How an input is read: a number of steps of a number of numbers each. If `n_own` is not None, steps are objects,
+    """The steps in which an input is read, and the numbers of each. If `n_own` is not None, steps are objects,
     which hold `n_own` numbers before the place that says whether the object exists.
     """
 

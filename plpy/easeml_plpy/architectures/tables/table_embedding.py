@@ -1,8 +1,8 @@
 """The first layer of networks for tables: every number and every category becomes a small vector.
 
-Numbers come as positions among their knots (view `table`). A position fills the bins below it, which is the piecewise
-linear encoding of Gorishniy et al. ("On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS 2022,
-section 3.2); a linear layer of its own per number, with a linear term beside it, makes the vector.
+Numbers come as positions among their knots (row form `table`). A position fills the bins below it, which is the
+piecewise linear encoding of Gorishniy et al. ("On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS
+2022, section 3.2); a linear layer of its own per number, with a linear term beside it, makes the vector.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOKEN_SPREAD = 0.05
 
 
 class TableEmbedding(nn.Module):
-    """From rows of the view `table`, float32 (n, columns), to float32 (n, width).
+    """From rows of the row form `table`, float32 (n, columns), to float32 (n, width).
 
     Numbers without knots, and flags, go through as they are.
     """

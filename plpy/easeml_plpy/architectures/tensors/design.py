@@ -84,7 +84,7 @@ def last_size(levels: Levels, n_in: int) -> Size:
 
 
 def object_to_pictures(name: str) -> Callable[[Task], str | None]:
-    """Return what says why a task is none from pictures to pictures."""
+    """Return an objection: it says why a task is none from pictures to pictures."""
 
     def objection(task: Task) -> str | None:
         if len(task.output_shape) not in (2, 3):
