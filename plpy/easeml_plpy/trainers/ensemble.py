@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -171,13 +172,11 @@ class EnsembleTrainer(Trainer[EnsembleTrial]):
     def _members(self, state: checkpoint.Checkpoint) -> list[Member]:
         """Return the members of a state. Raises CorruptCheckpoint."""
         entries = state.read("members", list)
-        if {name for names in names_of(entries) for name in names} != set(state.arrays):
+        names = names_of(entries)
+        if set(chain.from_iterable(names)) != set(state.arrays):
             raise CorruptCheckpoint(f"state has {len(entries)} members and states {', '.join(sorted(state.arrays))}")
-        payloads = {name: array.tobytes() for name, array in state.arrays.items()}
-        return [
-            _member(entry, payloads[f"{_MEMBER}{k:03}"], payloads.get(f"{_REFIT}{k:03}"))
-            for k, entry in enumerate(entries)
-        ]
+        payloads = [[state.arrays[name].tobytes() for name in pair] for pair in names]
+        return [_member(entry, *pair) for entry, pair in zip(entries, payloads, strict=True)]
 
 
 def names_of(entries: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -187,7 +186,7 @@ def names_of(entries: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     ]
 
 
-def _member(entry: Mapping[str, Any], state: bytes, refit: bytes | None) -> Member:
+def _member(entry: Mapping[str, Any], state: bytes, refit: bytes | None = None) -> Member:
     task = dict(entry["task"])
     layout = tuple(FormColumn(**column) for column in task.pop("layout"))
     whole = Task(**{**task, "input_shape": tuple(task["input_shape"]), "layout": layout})

@@ -65,10 +65,10 @@ def _call(name: str, *arguments: object) -> None:
 
 def _raise() -> NoReturn:
     """Raise what the library says of the call that has just failed."""
-    said = _library().LGBM_GetLastError().decode(errors="replace")
-    if says_exhausted(said):
+    message = _library().LGBM_GetLastError().decode(errors="replace")
+    if says_exhausted(message):
         raise MemoryError
-    raise LightGBMFailure(said)
+    raise LightGBMFailure(message)
 
 
 class GrownTrees:
