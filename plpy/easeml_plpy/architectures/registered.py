@@ -93,7 +93,7 @@ def offered_entry_points() -> dict[str, str]:
 
 def _entry_points() -> EntryPoints:
     """Return what installed packages offer to us."""
-    # Here, since it imports what reads mail and web addresses, and a session that predicts waits for that.
+    # Imported here: it imports email and urllib, for which a session that predicts would wait.
     from importlib.metadata import entry_points
 
     return entry_points(group=GROUP)

@@ -155,10 +155,10 @@ def _even(n: int) -> Array:
     return np.linspace(0.0, 1.0, n)
 
 
-PLAIN = PlainNumbers(lambda field: not field.missing and not _cycles(field), _write_plain)
+PLAIN_NUMBERS = PlainNumbers(lambda field: not field.missing and not _cycles(field), _write_plain)
 TABLE = column_view(
     "table",
     "float32 for networks: positions among quantiles, flags where missing, codes of categories, tokens and calendar",
     "float32",
-    FieldColumns(_columns, _width, _write, PLAIN),
+    FieldColumns(_columns, _width, _write, PLAIN_NUMBERS),
 )

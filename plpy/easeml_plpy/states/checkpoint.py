@@ -39,7 +39,7 @@ _LENGTH = struct.Struct("<Q")
 class Checkpoint:
     """A loaded state: tensors on the CPU, each writable and in memory of its own, and JSON attributes.
 
-    Who asks for `arrays` gets the same numbers without importing torch. `entries`: as safetensors has read them.
+    `arrays` gives the same numbers without importing torch. `entries`: as safetensors has read them.
     """
 
     entries: Sequence[tuple[str, Mapping[str, Any]]]

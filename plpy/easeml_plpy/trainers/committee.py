@@ -1,10 +1,10 @@
 """A cross-validation committee: a trial of a dataset with folds has one member for each fold, which never sees that
 fold.
 
-Member f trains on all rows except those of fold f, and it alone answers for those, so every row that trains some
-members also validates the trial, and no member has seen the rows that it is measured on (Krogh and Vedelsby 1995). For
-other rows the committee answers with the mean of its members. It is one trial with one state, so it trains, hops, is
-replayed and serves like any other.
+Member f trains on all rows except those of fold f, and it alone answers for those. So every row that trains some
+members also validates the trial, and no member has seen the rows that measure it (Krogh and Vedelsby 1995). For other
+rows the committee answers with the mean of its members. It is one trial with one state, so it trains, hops, is replayed
+and serves like any other.
 """
 
 from __future__ import annotations

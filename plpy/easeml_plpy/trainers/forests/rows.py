@@ -75,7 +75,7 @@ def fill_of(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def _ranks(codes: Array, values: Array, cardinality: int) -> npt.NDArray[np.float32]:
-    """Return the place of each code in the order of mean targets, from 0; the middle for one that is not there."""
+    """Return the place of each code in the order of mean targets, from 0; the middle for one that no row has."""
     is_there = ~np.isnan(codes)
     present = codes[is_there].astype(np.int64).clip(0, cardinality - 1)
     counts = np.bincount(present, minlength=cardinality)

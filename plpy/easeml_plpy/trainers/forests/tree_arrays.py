@@ -37,7 +37,7 @@ class Trees:
         return {name: getattr(self, name) for name in NAMES}
 
     def add_sums(self, rows: npt.NDArray[np.float32], sums: Array, pause: Pause) -> None:
-        """Add what each tree says of each row."""
+        """Add the value that each tree gives each row."""
         for start in range(0, len(rows), ROWS_AT_ONCE):
             some = slice(start, start + ROWS_AT_ONCE)
             leaves = self._leaves(rows[some])

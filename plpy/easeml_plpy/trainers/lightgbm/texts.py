@@ -59,9 +59,7 @@ def check_trees(text: str, n_features: int, n_margins: int) -> None:
 
 
 def _check_sizes(sizes_text: str, trees: Sequence[str]) -> None:
-    """Check the sizes: LightGBM reads each tree by itself, from the place where the sizes of earlier trees put its
-    beginning.
-    """
+    """Check the sizes of trees: LightGBM adds up those of the earlier trees to find where a tree begins."""
     sizes = [len(f"Tree={tree}\n\n") for tree in trees]
     sizes[-1] -= len("\n\n")  # the end stands in the place of what parts trees
     _demand(sizes_text == " ".join(map(str, sizes)), "a tree is not where its size says")
@@ -86,7 +84,7 @@ def _check_tree(fields: Mapping[str, str], n_features: int) -> None:
 
 
 def _check_links(left: Array, right: Array) -> None:
-    """A child is a later node, or a leaf as -1 - its number; each is the child of one node, so a walk ends."""
+    """Check that each child is a later node or a leaf (-1 - its number), and of one node only: so a walk ends."""
     nodes = np.arange(len(left))
     for children in (left, right):
         _demand(_are_whole(children, -(len(nodes) + 1), len(nodes)), "a tree has a child that is not there")

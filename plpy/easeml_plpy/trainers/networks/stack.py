@@ -2,8 +2,8 @@
 
 A trial of the stack takes the steps that it would take alone, over its own rows in its own order, with its own rates;
 its state differs by rounding only. Its result depends on the size of the stack and on its place in it, but not on the
-others' numbers: one that diverges does not affect them. So a stack of copies of one trial repeats its states. Whole
-batches are computed together, as many as the trial with the fewest rows has; each trial does the rest alone.
+others' numbers: one that diverges does not affect them. So a stack of copies of one trial repeats its states. The stack
+trains on the batches that are complete for all its trials. Each trial then trains on the rest of its rows alone.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def repeat_stacked(trial: TorchTrial, visit: Pass, stack: Sequence[int], pause: 
 
 
 class Stack:
-    """The numbers of all trials side by side; the trials have their own back after `put_back`."""
+    """The weights of all trials side by side; `put_back` returns its own to each trial."""
 
     def __init__(self, trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> None:
         self._trials, self._passes = trials, passes
@@ -126,19 +126,19 @@ class Stack:
 
     @torch.no_grad()
     def put_back(self) -> None:
-        """Give each trial its numbers, and the steps that it has done."""
+        """Give each trial its weights, and count the steps that it has done."""
         for place, trial in enumerate(self._trials if self._n_steps else ()):
             averages = None if self._averages is None else self._layout.parts(self._averages, place)
             weights, slots = self._layout.parts(self._weights, place), self._optimizer.slots(place)
             trial.take_over(weights, slots, averages, n_steps=self._n_steps)
 
     def finish(self, place: int, losses: list[torch.Tensor], pause: Pause) -> Training | TrialFailed:
-        """Do the rest of a trial's pass alone, and return the result of the whole pass."""
+        """Train a trial alone on the rest of its pass, and return the result of the whole pass."""
         trial, visit, n_steps = self._trials[place], self._passes[place], self._n_steps
         n_done, n_rows = n_steps * self._batch_size, len(visit.inputs)
         try:
             loss_sum = math.fsum(trial.checked(losses)) * self._batch_size if losses else 0.0
-            # The trial's dropout goes on where the stack's stopped.
+            # The trial's dropout continues the random stream where the stack stopped.
             torch.set_rng_state(self._generators[place].get_state())
             rest = self._orders[place][n_done:]
             loss_sum += trial.train_rows(visit.inputs.to(trial.device), visit.targets.to(trial.device), rest, pause)

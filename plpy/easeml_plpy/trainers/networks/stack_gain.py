@@ -47,7 +47,7 @@ def measured_gain(trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> float
 
 
 def _quickest(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Return the seconds of a clock that work takes at least."""
+    """Return the least time that the work takes, in seconds of a clock."""
     seconds = math.inf
     for _ in range(N_PROBES):
         started = clock()

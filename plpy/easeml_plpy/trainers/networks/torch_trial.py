@@ -72,7 +72,7 @@ class TorchTrial:
         """See AnsweringTrial."""
         check_inputs(self.task, inputs)
         rows = torch.as_tensor(inputs)
-        if self.module.training:  # to tell all layers takes as long as a statement
+        if self.module.training:  # switching all layers takes as long as an SQL statement
             self.module.eval()
         n_rows = max(1, min(ANSWER_ROWS, _OUTPUT_BYTES // _row_bytes(rows)))
         averages = contextlib.nullcontext() if self._averaged is None else self._averaged.in_place()
