@@ -34,9 +34,7 @@ class KnotSample:
     """Sampled rows of one field, and the range of all of its rows."""
 
     def __init__(self, field: Field, n_rows: int, n_numbers: int, *, is_alone: bool = False) -> None:
-        """`n_rows`: all rows that will be added; `n_numbers` counts the positions of all inputs together; `is_alone`:
-        there is no other input.
-        """
+        """`n_rows`: all rows to come; `n_numbers`: positions of all inputs; `is_alone`: there is no other input."""
         self._n_positions = n_positions(field)
         self._n_knots = int(np.clip(ALL_KNOTS // n_numbers, LEAST_KNOTS, MOST_KNOTS))
         most = int(np.clip(ALL_NUMBERS // n_numbers, LEAST_ROWS, MOST_ROWS))

@@ -7,9 +7,7 @@ trial's output in that last place is above 0 where the series goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -71,12 +69,6 @@ class SeriesTarget(TensorTarget):
     def to_json(self) -> dict[str, JSON]:
         """Return the target as it is stored."""
         return {**super().to_json(), "is_series": True}
-
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> SeriesTarget:
-        """Parse what is stored."""
-        moments = (entry[key] for key in ("mean", "scale", "low", "high"))
-        return cls(entry["column"], entry["type"], entry["dtype"], tuple(entry["shape"]), *moments)
 
 
 def lengths_of(steps: Array) -> Array:
