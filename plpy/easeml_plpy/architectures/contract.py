@@ -37,13 +37,13 @@ class Architecture:
     for 'torch', Adversaries for 'adversarial', an IncrementalEstimator for 'partial_fit', and so on. Without `tasks` or
     `input_ranks` any are accepted; `objection(task)` says why a task of a legal kind and rank still does not fit;
     `size(task, config)` is at least that of a linear predictor. `made_for` lists the kinds of input that it is made
-    for; it takes others of a legal rank as if they were of these kinds. `view` names the form of its rows (views/):
-    `tasks`, `input_ranks` and `objection` are checked against the dataset's standard view before a run, and against its
-    own view when it trains. One that `is_derived` is made from other trials of a run: no user requests it, and its
-    config names those trials. A torch architecture that is not `is_stackable` never trains several trials as one
-    computation (networks/stack.py): its layers keep statistics of their batches. `config_objection(task, config)` says
-    why a config does not fit a task of its view. `forward(task, config, weights)` returns the result of `build` as a
-    numpy function over the weights of a state, for sessions that predict without torch; without `forward` they import
+    for; it takes others of a legal rank as if they were of these kinds. `view` names the form of its rows (row_forms/):
+    `tasks`, `input_ranks` and `objection` are checked against the dataset's rows in `standard` before a run, and
+    against its own row form when it trains. One that `is_derived` is made from other trials of a run: no user requests
+    it, and its config names those trials. A torch architecture that is not `is_stackable` never trains several trials
+    as one computation (networks/stack.py): its layers keep statistics of their batches. `config_objection(task,
+    config)` says why a config does not fit a task of its row form. `forward(task, config, weights)` returns the result
+    of `build` as a numpy function over the weights of a state, for sessions that predict; without it they import
     torch. `entry_point` names the function of an installed package that builds a registered one (registered.py).
     """
 
@@ -102,14 +102,14 @@ def complete(architecture: Architecture, config: Mapping[str, object]) -> Config
     """
     if architecture.is_derived:
         return Config(config)  # type: ignore[arg-type]
-    known = {hyperparameter.name: hyperparameter for hyperparameter in architecture.hyperparameters}
+    hyperparameters = {hyperparameter.name: hyperparameter for hyperparameter in architecture.hyperparameters}
     for name in config:
-        if name not in known:
+        if name not in hyperparameters:
             raise InvalidArgument(
                 f"config.{name}: expected a hyperparameter of {architecture.name}, got {name!r}",
-                hint=close_matches_hint(name, known),
+                hint=close_matches_hint(name, hyperparameters),
             )
     return Config(
         (name, hyperparameter.check(config.get(name, hyperparameter.default), f"config.{name}"))
-        for name, hyperparameter in known.items()
+        for name, hyperparameter in hyperparameters.items()
     )

@@ -28,7 +28,7 @@ class _Watched:
 
 @contextmanager
 def offline(name: str) -> Iterator[None]:
-    """Let what uses the network in here raise NotAllowed, which says that architecture `name` does."""
+    """Raise NotAllowed, which names the architecture, where code in this block uses the network."""
     _listen()
     before, _Watched.name = _Watched.name, name
     try:
@@ -39,12 +39,12 @@ def offline(name: str) -> Iterator[None]:
 
 @cache
 def _listen() -> None:
-    """Add the hook, once: a process cannot take it off again."""
+    """Add the audit hook, once: a process cannot remove it again."""
     sys.addaudithook(_hear)
 
 
 def _hear(event: str, arguments: tuple[object, ...], watched: type[_Watched] = _Watched) -> None:
-    # Bound here: a process that ends still hears events when the names of this module are gone.
+    # Bound here: audit events still arrive while a process ends, when the names of this module are gone.
     if watched.name is not None and event in REFUSED:
         raise NotAllowed(
             f"architecture {watched.name} needs the network ({event})",

@@ -49,12 +49,12 @@ class Declaration:
 
     def architecture(self) -> Architecture:
         """Return it as runs see it."""
-        own = tuple(each.name for each in self.hyperparameters)
+        names = tuple(hyperparameter.name for hyperparameter in self.hyperparameters)
 
         def build(task: Task, config: Config) -> nn.Module:
             with offline(self.name):
                 return load_builder(self.entry_point)(
-                    task.input_shape, task.n_outputs, **{name: config[name] for name in own}
+                    task.input_shape, task.n_outputs, **{name: config[name] for name in names}
                 )
 
         return Architecture(
@@ -82,18 +82,18 @@ def load_builder(entry_point: str) -> Builder:
             else f'A package offers one in its pyproject.toml: [project.entry-points."{GROUP}"], a line'
             ' mymodel = "package.module:build". Install it in the Python environment of the server.',
         )
-    (found, *_) = _entry_points().select(name=offered[entry_point])
-    return cast(Builder, found.load())
+    (offer, *_) = _entry_points().select(name=offered[entry_point])
+    return cast(Builder, offer.load())
 
 
 def offered_entry_points() -> dict[str, str]:
     """Return what installed packages offer, "package.module:function", with the name under which each does."""
-    return {each.value.replace(" ", ""): each.name for each in _entry_points()}
+    return {offer.value.replace(" ", ""): offer.name for offer in _entry_points()}
 
 
 def _entry_points() -> EntryPoints:
     """Return what installed packages offer to us."""
-    # Here, since it imports what reads mail and web addresses, and a session that predicts waits for that.
+    # Imported here: it imports email and urllib, for which a session that predicts would wait.
     from importlib.metadata import entry_points
 
     return entry_points(group=GROUP)
@@ -163,5 +163,5 @@ def _declared(row: _Registered) -> Declaration:
 def hyperparameter_of(entry: Mapping[str, Any]) -> Hyperparameter:
     """Return a hyperparameter of what `Hyperparameter.to_json` gave, with the fields that are there."""
     given: dict[str, JSON] = {key: value for key, value in entry.items() if value is not None}
-    found = Hyperparameter(**given)  # type: ignore[arg-type]
-    return found if found.choices is None else replace(found, choices=tuple(found.choices))
+    parsed = Hyperparameter(**given)  # type: ignore[arg-type]
+    return parsed if parsed.choices is None else replace(parsed, choices=tuple(parsed.choices))

@@ -120,6 +120,12 @@ DROPOUT = Hyperparameter(
     search=[0.0, 0.2, 0.5],
 )
 
+COSINE_HYPERPARAMETERS = tuple(
+    replace(shared, default="cosine", search=None) if shared.name == "schedule" else shared
+    for shared in TORCH_HYPERPARAMETERS
+)
+"""The rate falls over all epochs: batch normalisation settles meanwhile."""
+
 
 def shared_settings(config: Mapping[str, JSON]) -> str:
     """Return as text what configs of a network must share for their trials to train as one computation."""

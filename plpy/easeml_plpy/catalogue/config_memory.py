@@ -16,7 +16,7 @@ from easeml_plpy.architectures.config import Config, NotedConfig
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.columns.encoder import Encoder
 from easeml_plpy.columns.task import Task
-from easeml_plpy.row_forms import task_in, view_of
+from easeml_plpy.row_forms import row_form_of, task_in
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument
 from easeml_plpy.server.memory import slot_share
@@ -101,7 +101,7 @@ def _check(
         name = trial["architecture"]
         if name not in checks:
             chosen = architecture(name)
-            checks[name] = Check(chosen, task_in(view_of(chosen.view, data), data), train_rows, limit_bytes)
+            checks[name] = Check(chosen, task_in(row_form_of(chosen.view, data), data), train_rows, limit_bytes)
         checks[name].check(trial["config"])
 
 

@@ -25,7 +25,7 @@ def calendar_parts(seconds: Array, names: Sequence[str]) -> npt.NDArray[np.float
     dates = days.astype(np.int64).astype("datetime64[D]")
     months = dates.astype("datetime64[M]")
     n_months = months.astype(np.int64)
-    found = {
+    by_name = {
         "year": 1970 + n_months // 12,
         "month": 1 + n_months % 12,
         "day": 1 + (dates - months.astype("datetime64[D]")).astype(np.int64),
@@ -34,14 +34,14 @@ def calendar_parts(seconds: Array, names: Sequence[str]) -> npt.NDArray[np.float
     }
     parts = np.empty((len(seconds), len(names)))
     for k, name in enumerate(names):
-        parts[:, k] = np.where(is_known, found[name], np.nan)
+        parts[:, k] = np.where(is_known, by_name[name], np.nan)
     return parts
 
 
 def varying_parts(seconds: Array) -> tuple[str, ...]:
     """Return the parts that are not the same in all moments (n,)."""
-    known = seconds[np.isfinite(seconds)]
-    if not len(known):
+    moments = seconds[np.isfinite(seconds)]
+    if not len(moments):
         return ()
-    parts = calendar_parts(known, PARTS)
+    parts = calendar_parts(moments, PARTS)
     return tuple(name for name, varies in zip(PARTS, np.ptp(parts, axis=0) > 0, strict=True) if varies)

@@ -56,7 +56,7 @@ def clipped_inputs(inputs: Sequence[Input], bounds: RowBounds | None, fields: Se
     """Return the names of the inputs of one row with a number beyond its range; None if there are none."""
     if bounds is None or (isinstance(fields, RowNumbers) and bounds.hold(fields)):
         return None
-    row = np.concatenate([each.ravel() for each in fields])
+    row = np.concatenate([field.ravel() for field in fields])
     is_beyond = (row < bounds.low) | (row > bounds.high)
     if not is_beyond.any():
         return None

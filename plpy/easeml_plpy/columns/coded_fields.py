@@ -83,7 +83,7 @@ def _no_weights() -> Weights:
 class TextField(Located):
     """A free text a row, stored as the hashes of its tokens (tokens.py), `width` of them at most.
 
-    `tokens`: the hashes that views use, the commonest first, and `weights`: the inverse document frequency of each.
+    `tokens`: the hashes that row forms use, the commonest first, and `weights`: the inverse document frequency of each.
     `missing`: (0,) if a training row had no text.
     """
 
@@ -106,7 +106,7 @@ class TextField(Located):
         return order, self.tokens[order]
 
     def known(self, hashes: Array) -> Array:
-        """Return the place among `tokens` of hashes (n, width), -1 for those that views do not use."""
+        """Return the place among `tokens` of hashes (n, width), -1 for those that row forms do not use."""
         order, ascending = self._order
         if not len(ascending):
             return np.full(hashes.shape, NO_TOKEN)

@@ -197,7 +197,7 @@ def placed_sql(field: Field, quoted: str) -> str:
 
 
 def read_sql(field: Field, placed: str) -> str:
-    """Return SQL of what `value_sql` returns, of a value that is placed."""
+    """Return SQL that turns a placed value into that of `value_sql`."""
     return value_sql(field, placed) if _is_narrow(field) else placed
 
 
@@ -308,6 +308,6 @@ def elements_of(field: TensorField, arrays: Array) -> Array:
 
 
 def misshapen(detail: str) -> InvalidData:
-    """Return what is said of rows that are not all of one shape."""
+    """Return the error for rows that are not all of one shape."""
     hint = "Every array of a column must have one shape and no NULL elements."
     return InvalidData("the rows do not all have the declared shape", detail=detail, hint=hint)

@@ -153,7 +153,7 @@ class Encoder:
 
     def to_json(self) -> dict[str, JSON]:
         """Return what is stored."""
-        fields: list[JSON] = [each.to_json() for each in self.inputs]
+        fields: list[JSON] = [field.to_json() for field in self.inputs]
         folds: dict[str, JSON] = {"n_folds": self.n_folds} if self.n_folds else {}
         return {"inputs": fields, "input_shape": list(self.input_shape), "target": self.target.to_json(), **folds}
 

@@ -2,9 +2,9 @@
 
 A *field* is one input column as a contiguous array, one entry a row: numeric (n,) float64 with NaN for missing,
 categorical (n,) int32 codes, text (n, width) int32 hashes of tokens, tensor (n, *shape) in its stored type. Blocks keep
-fields. `encode` turns them into the float32 array of the standard view. Training and prediction call the same `encode`
-with the same stored statistics, so prediction encodes exactly as training did. A number beyond the range of the
-training rows counts as its nearest end.
+fields. `encode` turns them into the float32 array of row form `standard`. Training and prediction call the same
+`encode` with the same stored statistics, so prediction encodes exactly as training did. A number beyond the range of
+the training rows counts as its nearest end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from easeml_plpy.server.value_types import Array, Floats
 
 CACHED_NUMBERS = 1 << 15
 N_FOLDED = 64
-"""Columns of a free text in the standard view, where tokens share them."""
+"""Columns of a free text in the row form `standard`, where tokens share them."""
 
 
 def row_bytes(fields: Sequence[Field]) -> int:
@@ -117,11 +117,11 @@ class _Numbers:
     @classmethod
     def of(cls, start: int, fields: Sequence[NumericField]) -> _Numbers:
         """Return the constants of fields that begin at that place."""
-        low, high = zip(*((-np.inf, np.inf) if each.range is None else each.range for each in fields), strict=True)
+        low, high = zip(*((-np.inf, np.inf) if field.range is None else field.range for field in fields), strict=True)
         columns = [
-            k + len(fields) * is_flag for k, each in enumerate(fields) for is_flag in range(1 + bool(each.missing))
+            k + len(fields) * is_flag for k, field in enumerate(fields) for is_flag in range(1 + bool(field.missing))
         ]
-        moments = (np.hstack([each.mean for each in fields]), np.hstack([each.scale for each in fields]))
+        moments = (np.hstack([field.mean for field in fields]), np.hstack([field.scale for field in fields]))
         return cls(start, start + len(fields), np.hstack(low), np.hstack(high), *moments, np.array(columns))
 
     def encode(self, values: Sequence[Array]) -> Floats:
@@ -144,7 +144,7 @@ def _runs(inputs: tuple[Field, ...]) -> tuple[_Alone | _Numbers, ...]:
         fields = list(members)
         numbers = [field for field in fields if isinstance(field, NumericField)]
         runs += (
-            [_Numbers.of(start, numbers)] if is_number else [_Alone(start + k, each) for k, each in enumerate(fields)]
+            [_Numbers.of(start, numbers)] if is_number else [_Alone(start + k, field) for k, field in enumerate(fields)]
         )
         start += len(fields)
     return tuple(runs)
@@ -187,8 +187,8 @@ def _standardise_whole(field: TensorField, values: Array) -> Floats:
 
 def _standardise_with_flags(field: NumericField | TensorField, values: Array) -> Floats:
     """Standardise, impute the mean, and add a flag for each position that was missing in training."""
-    known = values if field.range is None else np.clip(values, *field.range)
-    standard = ((known - field.mean) / field.scale).reshape(len(values), -1)
+    clipped = values if field.range is None else np.clip(values, *field.range)
+    standard = ((clipped - field.mean) / field.scale).reshape(len(values), -1)
     is_missing = np.isnan(standard)
     flags = is_missing[:, list(field.missing)] if field.missing else is_missing[:, :0]
     return np.concatenate([np.where(is_missing, 0.0, standard), flags], axis=1).astype(np.float32)
@@ -196,7 +196,7 @@ def _standardise_with_flags(field: NumericField | TensorField, values: Array) ->
 
 def _one_hot(field: CategoricalField, codes: Array) -> Floats:
     width = encoded_width(field)
-    # A longer dictionary is for other views.
+    # Other row forms tell the categories beyond these apart.
     columns = np.where(codes < 0, width - 1, np.minimum(codes, min(len(field.categories), MANY)))
     hot = np.zeros((len(codes), width), np.float32)
     hot[np.arange(len(codes)), columns] = 1.0

@@ -1,4 +1,4 @@
-"""The kinds of a view's columns, so that an architecture can tell numbers from codes."""
+"""The kinds of a row form's columns, so that an architecture can tell numbers from codes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ ColumnKind = Literal["number", "flag", "category", "token", "weight"]
 
 
 @dataclass(frozen=True)
-class ViewColumn:
-    """A column of a view, and the input that it came from.
+class FormColumn:
+    """A column of a row form, and the input that it came from.
 
-    number: any value, NaN where missing if the view says so. flag: 1 where the input is missing, else 0. category: a
-    code from 0 to `cardinality` - 1, and how the view writes a missing one. token: the id of a word, below
+    number: any value, NaN where missing if the row form says so. flag: 1 where the input is missing, else 0. category:
+    a code from 0 to `cardinality` - 1, and how the row form writes a missing one. token: the id of a word, below
     `cardinality`, or -1 for none; tokens of one input share their ids. weight: the weight of the token at the same
     place.
 
     `part` says which piece of the input it is, "" for the whole: a calendar part, or the flat position in an array.
-    `cardinality` of a number counts the bins between its knots, in views that place numbers among knots.
+    `cardinality` of a number counts the bins between its knots, in row forms that place numbers among knots.
     """
 
     kind: ColumnKind
@@ -27,4 +27,4 @@ class ViewColumn:
     cardinality: int = 0
 
 
-Layout = tuple[ViewColumn, ...]
+Layout = tuple[FormColumn, ...]

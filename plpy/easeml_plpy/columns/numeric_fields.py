@@ -34,9 +34,9 @@ def _range(knots: Sequence[Moment], mean: Moment) -> Range:
     """
     if not knots:
         return None
-    low = [float(each[0]) if len(each) else middle for each, middle in zip(knots, mean.tolist(), strict=True)]
-    high = [float(each[-1]) if len(each) else middle for each, middle in zip(knots, mean.tolist(), strict=True)]
-    return np.array(low), np.array(high)
+    pairs = list(zip(knots, mean.tolist(), strict=True))
+    low = [float(sequence[0]) if len(sequence) else middle for sequence, middle in pairs]
+    return np.array(low), np.array([float(sequence[-1]) if len(sequence) else middle for sequence, middle in pairs])
 
 
 def _no_shift() -> Moment:
@@ -51,8 +51,8 @@ def _no_scale() -> Moment:
 class NumericField(Located):
     """One number a row; NULL is stored as NaN. `missing`: (0,) if a training row had none. `type` is the SQL type.
 
-    `knots`: one ascending sequence, of which the ends are the range of the training rows (knots.py); empty if all rows
-    are missing; no sequence in datasets packed before knots were introduced. `calendar`: the parts that vary.
+    `knots`: one ascending sequence, of which the ends are the range of the training rows (quantiles.py); empty if all
+    rows are missing; no sequence in datasets packed before knots were introduced. `calendar`: the parts that vary.
     """
 
     is_time: bool = False
@@ -170,7 +170,7 @@ def number_from_json(entry: Entry) -> NumberField:
         "missing": tuple(entry["missing"]),
         "mean": _moment(entry, "mean", _no_shift()),
         "scale": _moment(entry, "scale", _no_scale()),
-        "knots": tuple(np.array(each, np.float64) for each in entry.get("knots", ())),
+        "knots": tuple(np.array(sequence, np.float64) for sequence in entry.get("knots", ())),
     }
     if entry["kind"] == "numeric":
         calendar, is_time = tuple(entry.get("calendar", ())), entry.get("is_time", False)
@@ -190,5 +190,5 @@ def _moment(entry: Entry, key: str, default: Moment) -> Moment:
 
 
 def _moments_json(field: NumericField | TensorField) -> dict[str, JSON]:
-    knots: dict[str, JSON] = {"knots": [each.tolist() for each in field.knots]} if field.knots else {}
+    knots: dict[str, JSON] = {"knots": [sequence.tolist() for sequence in field.knots]} if field.knots else {}
     return {"mean": field.mean.tolist(), "scale": field.scale.tolist(), "missing": list(field.missing), **knots}

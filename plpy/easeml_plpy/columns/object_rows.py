@@ -67,17 +67,17 @@ def side_by_side(field: ObjectsField, row: Objects) -> Floats:
 
 def numbers_of(field: ObjectsField, values: Array) -> Array:
     """Return the numbers of all objects of rows side by side, (objects, n_numbers)."""
-    found: Array = values[values[..., field.n_numbers] > 0][:, : field.n_numbers]
-    return found
+    numbers: Array = values[values[..., field.n_numbers] > 0][:, : field.n_numbers]
+    return numbers
 
 
 def standardised(field: ObjectsField, values: Array) -> Floats:
-    """Return rows side by side with their numbers standardised; what fills them up stays 0."""
+    """Return rows side by side with their numbers standardised; padding stays 0."""
     whole = np.array(values, np.float32)
     is_there = whole[..., field.n_numbers : field.n_numbers + 1]
     bounds = field.range
-    known = whole[..., : field.n_numbers] if bounds is None else np.clip(whole[..., : field.n_numbers], *bounds)
-    whole[..., : field.n_numbers] = (known - field.mean) / field.scale * is_there
+    numbers = whole[..., : field.n_numbers] if bounds is None else np.clip(whole[..., : field.n_numbers], *bounds)
+    whole[..., : field.n_numbers] = (numbers - field.mean) / field.scale * is_there
     return whole
 
 
@@ -87,14 +87,14 @@ def _check_trees(links: Array, rows: Array, places: Array, counts: Array) -> Non
     longer than MOST_DEPTH.
     """
     origin, link = np.nonzero(links)
-    found = links[origin, link]
-    refused = (found <= places[origin] + 1) | (found > counts[rows[origin]])
-    _refuse("leads to object {found}, which is not behind it", refused, rows, places, origin, found)
-    targets = origin - places[origin] + found - 1
+    linked = links[origin, link]
+    refused = (linked <= places[origin] + 1) | (linked > counts[rows[origin]])
+    _refuse("leads to object {linked}, which is not behind it", refused, rows, places, origin, linked)
+    targets = origin - places[origin] + linked - 1
     order = np.argsort(targets, kind="stable")
     is_again = np.zeros(len(targets), bool)
     is_again[order[1:]] = targets[order[1:]] == targets[order[:-1]]
-    _refuse("leads to object {found}, as another does", is_again, rows, places, origin, found)
+    _refuse("leads to object {linked}, as another does", is_again, rows, places, origin, linked)
     # Of each object, one that is 1, 2, 4, ... levels above it, or the place behind the last where there is none.
     above = np.full(len(links) + 1, len(links))
     above[targets] = origin
@@ -104,12 +104,12 @@ def _check_trees(links: Array, rows: Array, places: Array, counts: Array) -> Non
     _refuse(f"is more than {MOST_DEPTH} levels deep", np.ones(len(deep), bool), rows, places, deep, deep)
 
 
-def _refuse(what: str, refused: Array, rows: Array, places: Array, objects: Array, found: Array) -> None:
+def _refuse(what: str, refused: Array, rows: Array, places: Array, objects: Array, linked: Array) -> None:
     if refused.any():
         first = int(np.argmax(refused))
         row, place = rows[objects[first]], places[objects[first]]
         raise InvalidData(
-            f"row {row + 1} of a block is no tree: object {place + 1} {what.format(found=found[first])}",
+            f"row {row + 1} of a block is no tree: object {place + 1} {what.format(linked=linked[first])}",
             hint="Switch that example off, and have the task run again: easeml.run_task.",
         )
 

@@ -34,12 +34,11 @@ class KnotSample:
     """Sampled rows of one field, and the range of all of its rows."""
 
     def __init__(self, field: Field, n_rows: int, n_numbers: int, *, is_alone: bool = False) -> None:
-        """`n_rows` are to come in all; `n_numbers` counts the positions of all inputs together; `is_alone`: there is no
-        other input."""
+        """`n_rows`: all rows to come; `n_numbers`: positions of all inputs; `is_alone`: there is no other input."""
         self._n_positions = n_positions(field)
         self._n_knots = int(np.clip(ALL_KNOTS // n_numbers, LEAST_KNOTS, MOST_KNOTS))
         most = int(np.clip(ALL_NUMBERS // n_numbers, LEAST_ROWS, MOST_ROWS))
-        # A view that places numbers among knots has no use for an array alone (views/table.py): its range is enough.
+        # The row form `table`, which places numbers among knots, excludes an array alone: its range is enough.
         self._step = None if is_alone and isinstance(field, TensorField) else max(1, -(-n_rows // most))
         # Where all numbers of a row have the same knots, some of them are enough.
         shared = 1 if self._n_positions > 1 else math.prod(field.shape)
@@ -91,5 +90,5 @@ def _knots(ordered: Array, ends: Sequence[float], n_knots: int) -> Moment:
     distinct = ordered[np.flatnonzero(np.diff(ordered, prepend=np.nan) != 0)]
     if len(distinct) > n_knots:
         distinct = ordered[np.linspace(0, len(ordered) - 1, n_knots).round().astype(np.int64)]
-    found: Moment = np.unique([end for end in [*distinct, *ends] if not np.isnan(end)])
-    return found
+    knots: Moment = np.unique([end for end in [*distinct, *ends] if not np.isnan(end)])
+    return knots

@@ -85,12 +85,12 @@ class Moments:
         missing = () if self.missing is None else tuple(np.flatnonzero(self.missing).tolist())
         return FieldStatistics(np.asarray(self.mean, np.float64), scale, missing)
 
-    def combine(self, found: BlockMoments) -> None:
+    def combine(self, block: BlockMoments) -> None:
         """Add the moments of the next rows; the same blocks in the same order give the same bytes."""
-        total = np.maximum(self.count + found.n, 1.0)
-        shift = found.mean - self.mean
-        self.squares = self.squares + found.squares + shift**2 * self.count * found.n / total
-        self.mean = self.mean + shift * found.n / total
-        self.count = self.count + found.n
-        if found.missing is not None:
-            self.missing = found.missing if self.missing is None else self.missing | found.missing
+        total = np.maximum(self.count + block.n, 1.0)
+        shift = block.mean - self.mean
+        self.squares = self.squares + block.squares + shift**2 * self.count * block.n / total
+        self.mean = self.mean + shift * block.n / total
+        self.count = self.count + block.n
+        if block.missing is not None:
+            self.missing = block.missing if self.missing is None else self.missing | block.missing

@@ -7,9 +7,7 @@ trial's output in that last place is above 0 where the series goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +50,7 @@ class SeriesTarget(TensorTarget):
         return steps[steps[:, -1] > 0, :-1]
 
     def standard(self, stored: Array) -> Floats:
-        """Return series on the standard scale; what fills them up stays 0."""
+        """Return series on the standard scale; padding stays 0."""
         steps = stored.reshape(-1, self.shape[1]).astype(np.float64)
         steps[:, :-1] = (steps[:, :-1] - self.mean) / self.scale * steps[:, -1:]
         return steps.reshape(stored.shape).astype(np.float32)
@@ -64,19 +62,13 @@ class SeriesTarget(TensorTarget):
         return steps.reshape(outputs.shape)
 
     def shaped(self, outputs: Array) -> Array:
-        """Return the steps of one series, up to the one behind which it does not go on."""
+        """Return the existing steps of one series."""
         steps = outputs.reshape(self.shape)
         return steps[: int(lengths_of(steps[None])[0]), :-1]
 
     def to_json(self) -> dict[str, JSON]:
         """Return the target as it is stored."""
         return {**super().to_json(), "is_series": True}
-
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> SeriesTarget:
-        """Parse what is stored."""
-        moments = (entry[key] for key in ("mean", "scale", "low", "high"))
-        return cls(entry["column"], entry["type"], entry["dtype"], tuple(entry["shape"]), *moments)
 
 
 def lengths_of(steps: Array) -> Array:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from easeml_plpy.server.value_types import JSON, Array
 
 MANY = 64
-"""Categories beyond which a column has target statistics: views can tell fewer apart by themselves."""
+"""Categories beyond which a column has target statistics: row forms can tell fewer apart by themselves."""
 MOST_OUTPUTS = 8
 N_FOLDS = 5
 PRIOR_ROWS = 10.0
@@ -41,8 +41,8 @@ class Outputs:
         if not self.is_label:
             return targets.astype(np.float64).reshape(-1, 1)
         classes = [1] if self.n_outputs == 1 else range(self.n_outputs)
-        found: npt.NDArray[np.float64] = (targets[:, None] == np.array(classes)).astype(np.float64)
-        return found
+        outputs: npt.NDArray[np.float64] = (targets[:, None] == np.array(classes)).astype(np.float64)
+        return outputs
 
 
 def outputs_of(n_classes: int | None) -> Outputs:
@@ -100,8 +100,8 @@ class TargetStatistics:
     def encode(self, codes: Array, folds: Array | None) -> npt.NDArray[np.float64]:
         """Return the mean targets of rows (n, outputs); of training rows, from the folds other than their own."""
         rows = np.full(len(codes), N_FOLDS) if folds is None else folds
-        found: npt.NDArray[np.float64] = self._means[rows, :, self._places(codes)]
-        return found
+        means: npt.NDArray[np.float64] = self._means[rows, :, self._places(codes)]
+        return means
 
     def to_json(self) -> dict[str, JSON]:
         """Return what is stored."""
@@ -113,8 +113,7 @@ class TargetStatistics:
     @cached_property
     def _means(self) -> npt.NDArray[np.float64]:
         """Return means without each fold, and at last of all (folds + 1, outputs, categories + 1)."""
-        left_out = [*range(N_FOLDS), None]
-        return np.stack([self._means_without(fold) for fold in left_out])
+        return np.stack([self._means_without(fold) for fold in (*range(N_FOLDS), None)])
 
     def _means_without(self, fold: int | None) -> npt.NDArray[np.float64]:
         counts, sums = self.counts.sum(axis=0), self.sums.sum(axis=0)

@@ -30,7 +30,7 @@ class Objects(NamedTuple):
 class Task:
     """`input_shape` is without the batch, `n_outputs` the number of classes, or 1 for regression.
 
-    A single number as input has the shape (1,). `layout` gives the kind of each column, if the view has columns of
+    A single number as input has the shape (1,). `layout` gives the kind of each column, if the row form has columns of
     several kinds. `input_range` holds the minimum and maximum of the training rows, if the input is one array of
     several dimensions; `target_range` those of the targets on the standard scale, if they are numbers. With `n_folds` a
     trial is a committee of that many models. A regression with an `output_shape` returns tensors, whose numbers

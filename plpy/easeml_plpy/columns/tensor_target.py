@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class TensorTarget:
         return {**base, "shape": list(self.shape), **moments}
 
     @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> TensorTarget:
+    def from_json(cls, entry: Mapping[str, Any]) -> Self:
         """Parse what is stored."""
         moments = (entry[key] for key in ("mean", "scale", "low", "high"))
         return cls(entry["column"], entry["type"], entry["dtype"], tuple(entry["shape"]), *moments)

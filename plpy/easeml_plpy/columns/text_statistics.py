@@ -1,4 +1,4 @@
-"""How often tokens occur in the training texts of a field, and which of them views use."""
+"""How often tokens occur in the training texts of a field, and which of them row forms use."""
 
 from __future__ import annotations
 

@@ -48,12 +48,12 @@ class Tokenizer:
 
     def hashes(self, text: str) -> list[int]:
         """Return the hashes of a text's tokens, each once, in the order in which they come."""
-        known = self._hashes
+        hashes = self._hashes
         tokens = dict.fromkeys(self._split(text[:MOST_CHARACTERS]))
         for token in tokens:
-            if token not in known:
-                known[token] = zlib.crc32(token.encode("utf-8", "surrogatepass")) % N_HASHES
-        return list(dict.fromkeys(known[token] for token in tokens))
+            if token not in hashes:
+                hashes[token] = zlib.crc32(token.encode("utf-8", "surrogatepass")) % N_HASHES
+        return list(dict.fromkeys(hashes[token] for token in tokens))
 
     def rows(self, texts: Sequence[str | None], width: int) -> Ids:
         """Return the hashes of texts, int32 (n, width); -1 for no token, -2 in the first place for NULL."""
@@ -64,8 +64,8 @@ class Tokenizer:
             if text is None:
                 rows[k, 0] = NULL_TEXT
             else:
-                found = self.hashes(text)[:width]
-                rows[k, : len(found)] = found
+                hashes = self.hashes(text)[:width]
+                rows[k, : len(hashes)] = hashes
         return rows
 
 

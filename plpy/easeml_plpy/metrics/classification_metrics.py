@@ -87,13 +87,13 @@ def _accuracy(_: Task, statistics: ClassificationStatistics) -> float:
 
 
 def _balanced_accuracy(_: Task, statistics: ClassificationStatistics) -> float:
-    found, _positives, missed = _counts(statistics)
-    return _mean_ratio(found, found + missed)
+    true_positives, _positives, missed = _counts(statistics)
+    return _mean_ratio(true_positives, true_positives + missed)
 
 
 def _macro_f1(_: Task, statistics: ClassificationStatistics) -> float:
-    found, false_positives, missed = _counts(statistics)
-    return _mean_ratio(2 * found, 2 * found + false_positives + missed)
+    true_positives, false_positives, missed = _counts(statistics)
+    return _mean_ratio(2 * true_positives, 2 * true_positives + false_positives + missed)
 
 
 def _log_loss(_: Task, statistics: ClassificationStatistics) -> float:
@@ -102,9 +102,9 @@ def _log_loss(_: Task, statistics: ClassificationStatistics) -> float:
 
 def _counts(statistics: ClassificationStatistics) -> tuple[Array, Array, Array]:
     """Return true positives, false positives and false negatives by class."""
-    found = np.array(statistics["true_positives"], dtype=np.float64)
+    true_positives = np.array(statistics["true_positives"], dtype=np.float64)
     false_positives = np.array(statistics["false_positives"], dtype=np.float64)
-    return found, false_positives, np.array(statistics["false_negatives"], dtype=np.float64)
+    return true_positives, false_positives, np.array(statistics["false_negatives"], dtype=np.float64)
 
 
 def _mean_ratio(numerators: Array, denominators: Array) -> float:

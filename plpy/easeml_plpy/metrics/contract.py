@@ -32,7 +32,7 @@ class Metric:
     sums: Callable[[Task, Array, Array], Mapping[str, float]] | None = None
 
     def measures(self, task: Task) -> bool:
-        """Return whether it measures the outputs of a task."""
+        """Return whether the metric measures the outputs of a task."""
         return self.task in (task.kind, kind_of(task))
 
 
@@ -42,5 +42,5 @@ def own_sum(statistics: Mapping[str, Any], name: str) -> float:
 
 
 def kind_of(task: Task) -> MetricTask:
-    """Return what comes out: classes, numbers, or tensors."""
+    """Return the kind of outputs: classes, numbers, or tensors."""
     return "tensor" if task.output_shape else task.kind

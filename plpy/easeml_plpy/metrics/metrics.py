@@ -71,9 +71,9 @@ def measure(task: Task, outputs: Array, targets: Array) -> Statistics:
     Classification outputs are probabilities. Raises ShapeMismatch, InvalidData.
     """
     statistics = _measure(task, outputs, targets)
-    if own := [metric.sums for metric in METRICS.values() if metric.sums is not None and metric.measures(task)]:
-        found = [sums(task, outputs, targets) for sums in own]
-        statistics["sums"] = {name: finite(value) for each in found for name, value in each.items()}
+    if functions := [metric.sums for metric in METRICS.values() if metric.sums is not None and metric.measures(task)]:
+        results = [sums(task, outputs, targets) for sums in functions]
+        statistics["sums"] = {name: finite(value) for result in results for name, value in result.items()}
     return statistics
 
 
@@ -94,9 +94,9 @@ def combine(parts: Sequence[Statistics]) -> Statistics:
     """Return statistics of all rows from those of parts, in any order. Raises InvalidArgument."""
     statistics = _combine(parts)
     # Parts that an earlier release measured lack the sums of newer metrics, which are then not defined.
-    own = [part.get("sums", {}) for part in parts]
-    if names := {name for sums in own for name in sums}:
-        statistics["sums"] = {name: total(sums.get(name) for sums in own) for name in sorted(names)}
+    sums_of_parts = [part.get("sums", {}) for part in parts]
+    if names := {name for sums in sums_of_parts for name in sums}:
+        statistics["sums"] = {name: total(sums.get(name) for sums in sums_of_parts) for name in sorted(names)}
     return statistics
 
 
@@ -126,11 +126,11 @@ def values(task: Task, statistics: Statistics) -> dict[str, float]:
 def mean_over_folds(task: Task, folds: Sequence[Statistics]) -> dict[str, tuple[float, float]]:
     """Return of every metric of the task its mean over folds, and the standard error of that mean."""
     by_fold = [values(task, statistics) for statistics in folds]
-    found = {}
+    means = {}
     for name in by_fold[0]:
-        column = np.array([each[name] for each in by_fold])
-        found[name] = float(column.mean()), float(column.std(ddof=1)) / math.sqrt(len(column))
-    return found
+        column = np.array([fold[name] for fold in by_fold])
+        means[name] = float(column.mean()), float(column.std(ddof=1)) / math.sqrt(len(column))
+    return means
 
 
 def classes_seen(statistics: Statistics) -> int | None:
@@ -138,4 +138,4 @@ def classes_seen(statistics: Statistics) -> int | None:
     if statistics["kind"] != "classification":
         return None
     by_class = zip(statistics["true_positives"], statistics["false_negatives"], strict=True)
-    return sum(found + missed > 0 for found, missed in by_class)
+    return sum(right + missed > 0 for right, missed in by_class)

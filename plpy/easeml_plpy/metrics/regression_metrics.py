@@ -68,7 +68,7 @@ def mean_squared_error(statistics: Any) -> float:
 
 
 def _n_numbers(statistics: Any) -> int:
-    """Return how many numbers came out; at least 1."""
+    """Count the numbers of the outputs; at least 1."""
     n_numbers: int = max(statistics.get("n_numbers", statistics["n_rows"]), 1)
     return n_numbers
 

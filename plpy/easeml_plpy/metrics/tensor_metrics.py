@@ -112,8 +112,8 @@ def structural_similarity(outputs: Array, targets: Array, span: float) -> Array:
     together = unbiased * (mean(x * y) - mean_x * mean_y)
     above = (2 * mean_x * mean_y + first) * (2 * together + second)
     below = (mean_x**2 + mean_y**2 + first) * (spread_x + spread_y + second)
-    found: Array = (above / below).mean(axis=(1, 2, 3))
-    return found
+    similarity: Array = (above / below).mean(axis=(1, 2, 3))
+    return similarity
 
 
 def _measure_page(task: Task, outputs: Array, targets: Array) -> TensorStatistics:
@@ -148,22 +148,22 @@ def _tokens(task: Task, outputs: Array, targets: Array) -> tuple[int, int]:
     width = task.output_shape[-1]
     if _is_picture(task) or width < 2:
         return 0, 0
-    given, wanted = outputs.reshape(-1, width), targets.reshape(-1, width)
-    is_right = np.isfinite(given).all(axis=1) & (given.argmax(axis=1) == wanted.argmax(axis=1))
-    return int(is_right.sum()), len(wanted)
+    given, expected = outputs.reshape(-1, width), targets.reshape(-1, width)
+    is_right = np.isfinite(given).all(axis=1) & (given.argmax(axis=1) == expected.argmax(axis=1))
+    return int(is_right.sum()), len(expected)
 
 
 def _of_series(task: Task, outputs: Array, targets: Array) -> tuple[Array, Array, tuple[int, int]]:
     """Return predicted and actual numbers (steps, numbers) of the steps that series should have, and how many of how
     many tokens are right.
     """
-    given, wanted = (rows.reshape(-1, *task.output_shape) for rows in (outputs, targets))
-    is_wanted = wanted[:, :, -1] > 0
-    is_written = np.arange(wanted.shape[1]) < lengths_of(given)[:, None]
-    is_right = (given[:, :, :-1].argmax(axis=2) == wanted[:, :, :-1].argmax(axis=2)) & is_wanted & is_written
-    has_tokens = wanted.shape[2] > 2
-    tokens = int(is_right.sum()), int((is_wanted | is_written).sum())
-    return given[is_wanted, :-1], wanted[is_wanted, :-1], tokens if has_tokens else (0, 0)
+    given, expected = (rows.reshape(-1, *task.output_shape) for rows in (outputs, targets))
+    is_expected = expected[:, :, -1] > 0
+    is_written = np.arange(expected.shape[1]) < lengths_of(given)[:, None]
+    is_right = (given[:, :, :-1].argmax(axis=2) == expected[:, :, :-1].argmax(axis=2)) & is_expected & is_written
+    has_tokens = expected.shape[2] > 2
+    tokens = int(is_right.sum()), int((is_expected | is_written).sum())
+    return given[is_expected, :-1], expected[is_expected, :-1], tokens if has_tokens else (0, 0)
 
 
 def _ssim_sum(task: Task, outputs: Array, targets: Array) -> float | None:

@@ -1,7 +1,7 @@
-"""The views that an architecture can name, and how a dataset looks in each.
+"""The row forms that an architecture can name, and the task of a dataset in each.
 
-Blocks hold the values of rows. A session makes a view when it decodes them, so a further view needs no new packing. To
-add one: write a file with a `View` and list it here.
+Blocks hold the values of rows. A session lays them out in a row form when it decodes them, so a further row form needs
+no new packing. To add one: write a file with a `RowForm` and list it here.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from dataclasses import replace
 from easeml_plpy.columns.encoder import Encoder, NumberTarget, SeriesTarget, TensorTarget
 from easeml_plpy.columns.task import Objects, Task
 from easeml_plpy.row_forms.combined import COMBINED
-from easeml_plpy.row_forms.contract import View
+from easeml_plpy.row_forms.contract import RowForm
 from easeml_plpy.row_forms.sparse import SPARSE, is_sparse
 from easeml_plpy.row_forms.standard import STANDARD
 from easeml_plpy.row_forms.table import TABLE, has_table
 from easeml_plpy.row_forms.tree import TREE
 
-__all__ = ["VIEWS", "View", "task_in", "view_of"]
+__all__ = ["ROW_FORMS", "RowForm", "row_form_of", "task_in"]
 
-VIEWS: dict[str, View] = {each.name: each for each in (STANDARD, TREE, TABLE, SPARSE, COMBINED)}
+ROW_FORMS: dict[str, RowForm] = {form.name: form for form in (STANDARD, TREE, TABLE, SPARSE, COMBINED)}
 
 EXISTENCE: dict[str, Callable[[Encoder], bool]] = {"table": has_table, "sparse": is_sparse}
-"""Which datasets have a view of their own by that name; the others have those that are not here."""
+"""Which datasets have that row form; every dataset has those that are not listed here."""
 
 
-def view_of(name: str, encoder: Encoder) -> View:
-    """Return the view of that name, or `standard` if this dataset does not have that view."""
+def row_form_of(name: str, encoder: Encoder) -> RowForm:
+    """Return the row form of that name, or `standard` if this dataset does not have it."""
     exists = EXISTENCE.get(name)
-    return VIEWS[name] if exists is None or exists(encoder) else STANDARD
+    return ROW_FORMS[name] if exists is None or exists(encoder) else STANDARD
 
 
-def task_in(view: View, encoder: Encoder) -> Task:
-    """Return what a trial learns that takes the dataset in this view."""
+def task_in(view: RowForm, encoder: Encoder) -> Task:
+    """Return the task of a trial that takes the dataset in this row form."""
     target = encoder.target
     shape, layout = view.shape(encoder), view.layout(encoder)
     field = encoder.objects if view is STANDARD else None

@@ -1,4 +1,4 @@
-"""Views that are made column by column: each field declares the columns that it becomes, and writes them."""
+"""Row forms that are made column by column: each field declares its columns and writes them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from easeml_plpy.columns.encoder import Encoder, Field, NumericField
-from easeml_plpy.columns.layout import Layout, ViewColumn
+from easeml_plpy.columns.layout import FormColumn, Layout
 from easeml_plpy.columns.task import InputType
-from easeml_plpy.row_forms.contract import View
+from easeml_plpy.row_forms.contract import RowForm
 from easeml_plpy.server.value_types import Array
 
 
@@ -33,7 +33,7 @@ class FieldColumns:
     `write(field, values, folds, into)` gets the folds of training rows, None for other rows.
     """
 
-    columns: Callable[[Field], Iterable[ViewColumn]]
+    columns: Callable[[Field], Iterable[FormColumn]]
     width: Callable[[Field], int]
     write: Callable[[Field, Array, Array | None, Array], None]
     plain: PlainNumbers | None = None
@@ -44,7 +44,7 @@ class FieldColumns:
 
 
 class _Run(NamedTuple):
-    """Fields side by side: plain numbers, or any other one; and their places."""
+    """Adjacent plain numbers, or any one other field; and their places."""
 
     first: Field
     plain: tuple[NumericField, ...]
@@ -52,8 +52,8 @@ class _Run(NamedTuple):
     columns: slice
 
 
-def column_view(name: str, summary: str, input_type: InputType, made: FieldColumns) -> View:
-    """Return a view of fields side by side."""
+def column_view(name: str, summary: str, input_type: InputType, made: FieldColumns) -> RowForm:
+    """Return a row form of fields side by side."""
 
     @lru_cache(64)
     def runs(inputs: tuple[Field, ...]) -> tuple[_Run, ...]:
@@ -66,9 +66,9 @@ def column_view(name: str, summary: str, input_type: InputType, made: FieldColum
         return tuple(column for field in encoder.inputs for column in made.columns(field))
 
     def encode(encoder: Encoder, fields: Sequence[Array], folds: Array | None) -> Array:
-        made_of = runs(encoder.inputs)
-        rows = np.empty((len(fields[0]), made_of[-1].columns.stop), input_type)
-        for run in made_of:
+        field_runs = runs(encoder.inputs)
+        rows = np.empty((len(fields[0]), field_runs[-1].columns.stop), input_type)
+        for run in field_runs:
             into = rows[:, run.columns]
             if made.plain is not None and run.plain:
                 made.plain.write(run.plain, fields[run.fields], into)
@@ -76,7 +76,7 @@ def column_view(name: str, summary: str, input_type: InputType, made: FieldColum
                 made.write(run.first, fields[run.fields.start], folds, into)
         return rows
 
-    return View(name, summary, input_type, shape, layout, encode)
+    return RowForm(name, summary, input_type, shape, layout, encode)
 
 
 def _runs(made: FieldColumns, inputs: tuple[Field, ...]) -> Iterator[_Run]:
@@ -84,8 +84,8 @@ def _runs(made: FieldColumns, inputs: tuple[Field, ...]) -> Iterator[_Run]:
     field = column = 0
     for is_plain, members in groupby(inputs, key=made.is_plain):
         together = list(members)
-        for some in [together] if is_plain else [[each] for each in together]:
+        for some in [together] if is_plain else [[member] for member in together]:
             next_field, next_column = field + len(some), column + sum(map(made.width, some))
-            plain = tuple(each for each in some if is_plain and isinstance(each, NumericField))
+            plain = tuple(member for member in some if is_plain and isinstance(member, NumericField))
             yield _Run(some[0], plain, slice(field, next_field), slice(column, next_column))
             field, column = next_field, next_column

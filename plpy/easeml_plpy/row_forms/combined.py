@@ -1,4 +1,4 @@
-"""The view `combined`: the columns of all other views side by side, for ensembles, whose members' views differ."""
+"""The row form `combined`: the columns of all others side by side, for ensembles, whose members' row forms differ."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from easeml_plpy.columns.encoder import Encoder
-from easeml_plpy.columns.layout import Layout
-from easeml_plpy.row_forms.contract import View
+from easeml_plpy.row_forms.contract import RowForm
 from easeml_plpy.row_forms.sparse import SPARSE, is_sparse
 from easeml_plpy.row_forms.standard import STANDARD
 from easeml_plpy.row_forms.table import TABLE, has_table
@@ -19,15 +18,15 @@ from easeml_plpy.server.value_types import Array
 
 
 class Part(NamedTuple):
-    """The place of a view in a combined row."""
+    """The place of a row form in a combined row."""
 
-    view: View
+    view: RowForm
     start: int
     stop: int
 
 
 def parts_of(encoder: Encoder) -> list[Part]:
-    """Return the views of a dataset; of images and the like there is one."""
+    """Return the row forms of a dataset; an array alone, such as an image, has one."""
     parts: list[Part] = []
     for view in _views(encoder):
         start = parts[-1].stop if parts else 0
@@ -35,19 +34,11 @@ def parts_of(encoder: Encoder) -> list[Part]:
     return parts
 
 
-def _views(encoder: Encoder) -> list[View]:
+def _views(encoder: Encoder) -> list[RowForm]:
     if len(STANDARD.shape(encoder)) > 1:
         return [STANDARD]
     there = ((TABLE, has_table(encoder)), (SPARSE, is_sparse(encoder)))
     return [STANDARD, TREE, *(view for view, is_there in there if is_there)]
-
-
-def _shape(encoder: Encoder) -> tuple[int, ...]:
-    return (parts_of(encoder)[-1].stop,)
-
-
-def _layout(encoder: Encoder) -> Layout:
-    return ()  # members know their own
 
 
 def _encode(encoder: Encoder, fields: Sequence[Array], folds: Array | None) -> Array:
@@ -55,11 +46,11 @@ def _encode(encoder: Encoder, fields: Sequence[Array], folds: Array | None) -> A
     return np.concatenate([rows.reshape(len(rows), -1).astype(np.float64) for rows in encoded], axis=1)
 
 
-COMBINED = View(
+COMBINED = RowForm(
     name="combined",
     summary="float64: the rows of the other views, side by side",
     input_type="float64",
-    shape=_shape,
-    layout=_layout,
+    shape=lambda encoder: (parts_of(encoder)[-1].stop,),
+    layout=lambda encoder: (),  # members know their own
     encode=_encode,
 )

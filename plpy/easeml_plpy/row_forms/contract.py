@@ -1,4 +1,4 @@
-"""A view: a way of laying out the fields of a dataset as one array, for the architectures that name it."""
+"""A row form: a way of laying out the fields of a dataset as one array, for the architectures that name it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from easeml_plpy.server.value_types import Array
 
 
 @dataclass(frozen=True)
-class View:
+class RowForm:
     """A way of laying out fields. Its constants come from the training rows alone, and the encoder holds them.
 
     `shape(encoder)` is that of one row, `layout(encoder)` says what its columns are, and `encode(encoder, fields,

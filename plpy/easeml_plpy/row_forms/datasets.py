@@ -12,7 +12,7 @@ from easeml_plpy.columns.encoder import Encoder, LabelTarget, Target, TensorTarg
 from easeml_plpy.columns.encoding import fields_from_bytes, targets_from_bytes
 from easeml_plpy.columns.target_statistics import folds_of
 from easeml_plpy.columns.task import Task
-from easeml_plpy.row_forms import View, task_in, view_of
+from easeml_plpy.row_forms import RowForm, row_form_of, task_in
 from easeml_plpy.server.cache import Bounded
 from easeml_plpy.server.errors import NotFound
 from easeml_plpy.server.session import Kept, Session, Statement
@@ -30,23 +30,23 @@ class Dataset:
     """The facts about a dataset that training needs."""
 
     encoder: Encoder
-    _views: dict[str, View] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _views: dict[str, RowForm] = field(default_factory=dict, init=False, repr=False, compare=False)
     _tasks: dict[str, Task] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def view(self, name: str) -> View:
-        """Return the view of that name, or `standard` if this dataset does not have that view."""
+    def view(self, name: str) -> RowForm:
+        """Return the row form of that name, or `standard` if this dataset does not have it."""
         if name not in self._views:
-            self._views[name] = view_of(name, self.encoder)
+            self._views[name] = row_form_of(name, self.encoder)
         return self._views[name]
 
     def task(self, view: str = "standard") -> Task:
-        """Return what a trial learns whose architecture takes that view."""
+        """Return the task of a trial whose architecture takes that row form."""
         if view not in self._tasks:
             self._tasks[view] = task_in(self.view(view), self.encoder)
         return self._tasks[view]
 
     def encode(self, view: str, fields: Sequence[Array], folds: Array | None = None) -> Array:
-        """Return the inputs of rows in that view; `folds` are those of training rows."""
+        """Return the inputs of rows in that row form; `folds` are those of training rows."""
         return self.view(view).encode(self.encoder, fields, folds)
 
     def stored_split(self, split: str) -> str:
@@ -108,10 +108,10 @@ def dataset(session: Session, dataset_id: int) -> Dataset:
     """Return a dataset's encoder, which never changes under one id. Raises NotFound."""
 
     def read() -> Dataset:
-        found = session.rows(DATASET, dataset_id)
-        if not found:
+        datasets = session.rows(DATASET, dataset_id)
+        if not datasets:
             raise NotFound(f"dataset {dataset_id} is gone")
-        return found[0]
+        return datasets[0]
 
     return session.kept(DATASETS).get(dataset_id, read)
 
@@ -119,7 +119,7 @@ def dataset(session: Session, dataset_id: int) -> Dataset:
 def partition_rows(
     session: Session, dataset_id: int, split: str, partition_number: int, view: str = "standard"
 ) -> PartitionRows:
-    """Return a partition's rows in a view as tensors, decoded once and kept within TENSOR_BYTES."""
+    """Return a partition's rows in a row form as tensors, decoded once and kept within TENSOR_BYTES."""
     name = dataset(session, dataset_id).view(view).name
 
     def read() -> PartitionRows:
@@ -129,7 +129,7 @@ def partition_rows(
 
 
 def read_rows(session: Session, dataset_id: int, split: str, partition_number: int, view: str) -> PartitionRows:
-    """Return a partition's rows in a view as tensors, without keeping them."""
+    """Return a partition's rows in a row form as tensors, without keeping them."""
     data = dataset(session, dataset_id)
     stored = data.stored_split(split)
     blocks = session.rows(BLOCKS, dataset_id, stored, partition_number)

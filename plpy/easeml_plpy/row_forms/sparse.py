@@ -1,9 +1,9 @@
-"""The view `sparse`, for linear models: the content of a sparse matrix, stored densely.
+"""The row form `sparse`, for linear models: the content of a sparse matrix, stored densely.
 
 float32 (n, columns). Numbers stand as in `standard`, standardised, imputed and flagged. A category is its code, a
 missing one the last. A text is the ids of its tokens (-1 for none), each with its weight: term frequency times inverse
-document frequency, of unit length. `SparseRows` (architectures/sparse_rows.py) makes the matrix of a batch, so batches
-are drawn from rows as everywhere.
+document frequency, of unit length. `SparseRows` (architectures/tables/sparse_rows.py) makes the matrix of a batch, so
+batches are drawn from rows as everywhere.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ import numpy as np
 from easeml_plpy.columns.coded_fields import NULL_TEXT, CategoricalField, TextField
 from easeml_plpy.columns.encoder import Encoder, Field
 from easeml_plpy.columns.encoding import encode_field, encoded_width, token_weights
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.target_statistics import MANY
 from easeml_plpy.row_forms.columns import FieldColumns, column_view
 from easeml_plpy.server.value_types import Array
 
 
 def is_sparse(encoder: Encoder) -> bool:
-    """Return whether a dataset has this view: if it has texts, or more categories than `standard` distinguishes."""
+    """Return whether a dataset has this row form: if it has texts, or more categories than `standard` distinguishes."""
     return any(
         isinstance(field, TextField) or (isinstance(field, CategoricalField) and len(field.categories) > MANY)
         for field in encoder.inputs
     )
 
 
-def _columns(field: Field) -> Iterator[ViewColumn]:
+def _columns(field: Field) -> Iterator[FormColumn]:
     name = field.column
     if isinstance(field, CategoricalField):
-        yield ViewColumn("category", name, cardinality=len(field.categories) + 1 + bool(field.missing))
+        yield FormColumn("category", name, cardinality=len(field.categories) + 1 + bool(field.missing))
     elif isinstance(field, TextField):
-        yield from (ViewColumn("token", name, str(k), len(field.tokens)) for k in range(field.width))
-        yield from (ViewColumn("weight", name, str(k)) for k in range(field.width))
-        yield from (ViewColumn("flag", name) for _ in field.missing)
+        yield from (FormColumn("token", name, str(k), len(field.tokens)) for k in range(field.width))
+        yield from (FormColumn("weight", name, str(k)) for k in range(field.width))
+        yield from (FormColumn("flag", name) for _ in field.missing)
     else:
         n_flags = len(field.missing)
-        yield from (ViewColumn("number", name, str(k)) for k in range(encoded_width(field) - n_flags))
-        yield from (ViewColumn("flag", name, str(k)) for k in field.missing)
+        yield from (FormColumn("number", name, str(k)) for k in range(encoded_width(field) - n_flags))
+        yield from (FormColumn("flag", name, str(k)) for k in field.missing)
 
 
 def _width(field: Field) -> int:

@@ -1,10 +1,10 @@
-"""The view `table`, for networks: float32 (n, columns), every column between 0 and 1 or a code.
+"""The row form `table`, for networks: float32 (n, columns), every column between 0 and 1 or a code.
 
 A number is its position among its knots: 0 at the first, 1 at the last, linear between two. So a piecewise linear
 embedding is a function of this one number, and an outlier is clipped to the range that training saw. A missing number
 is 0.5, and flagged where training had a missing one. A category is its code, and a missing one the last code. A time is
 its position, and its calendar parts that vary as codes, but for the year, which the position tells. A text is the ids
-of its tokens that views know, the commonest token being 0, and -1 for none.
+of its tokens that row forms use, the commonest token being 0, and -1 for none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from easeml_plpy.columns.calendar_parts import CYCLES, calendar_parts
 from easeml_plpy.columns.coded_fields import NULL_TEXT, CategoricalField, TextField
 from easeml_plpy.columns.encoder import Encoder, Field, Moment, NumberField, NumericField, TensorField
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.one_row_math import RowNumbers
 from easeml_plpy.row_forms.columns import FieldColumns, PlainNumbers, column_view
 from easeml_plpy.server.value_types import Array
@@ -30,26 +30,27 @@ FIRST = {"month": 1, "day": 1, "weekday": 0, "hour": 0}
 
 
 def has_table(encoder: Encoder) -> bool:
-    """Return whether a dataset has this view: not if it was packed before knots were introduced, nor if it is one
+    """Return whether a dataset has this row form: not if it was packed before knots were introduced, nor if it is one
     array, whose elements are numbers of one kind.
     """
-    is_array = len(encoder.inputs) == 1 and isinstance(encoder.inputs[0], TensorField)
-    return not is_array and all(isinstance(each, CategoricalField | TextField) or each.knots for each in encoder.inputs)
+    fields = encoder.inputs
+    is_array = len(fields) == 1 and isinstance(fields[0], TensorField)
+    return not is_array and all(isinstance(field, CategoricalField | TextField) or field.knots for field in fields)
 
 
-def _columns(field: Field) -> Iterator[ViewColumn]:
+def _columns(field: Field) -> Iterator[FormColumn]:
     if isinstance(field, CategoricalField):
-        yield ViewColumn("category", field.column, cardinality=len(field.categories) + 1 + bool(field.missing))
+        yield FormColumn("category", field.column, cardinality=len(field.categories) + 1 + bool(field.missing))
         return
     if isinstance(field, TextField):
-        yield from (ViewColumn("token", field.column, str(k), len(field.tokens)) for k in range(field.width))
-        yield from (ViewColumn("flag", field.column) for _ in field.missing)
+        yield from (FormColumn("token", field.column, str(k), len(field.tokens)) for k in range(field.width))
+        yield from (FormColumn("flag", field.column) for _ in field.missing)
         return
     parts = [""] if isinstance(field, NumericField) else [str(k) for k in range(math.prod(field.shape))]
     for part, knots in zip(parts, _knots(field), strict=True):
-        yield ViewColumn("number", field.column, part, max(len(knots) - 1, 0))
-    yield from (ViewColumn("flag", field.column, parts[k]) for k in field.missing)
-    yield from (ViewColumn("category", field.column, part, CYCLES[part] + 1) for part in _cycles(field))
+        yield FormColumn("number", field.column, part, max(len(knots) - 1, 0))
+    yield from (FormColumn("flag", field.column, parts[k]) for k in field.missing)
+    yield from (FormColumn("category", field.column, part, CYCLES[part] + 1) for part in _cycles(field))
 
 
 def _width(field: Field) -> int:
@@ -68,10 +69,6 @@ def _knots(field: NumberField) -> Sequence[Moment]:
 
 def _cycles(field: NumberField) -> list[str]:
     return [part for part in field.calendar if part in CYCLES] if isinstance(field, NumericField) else []
-
-
-def _is_plain(field: NumericField) -> bool:
-    return not field.missing and not _cycles(field)
 
 
 def _write_plain(fields: tuple[NumericField, ...], values: Sequence[Array], into: Array) -> None:
@@ -114,8 +111,8 @@ def positions(knots: Moment, values: Array) -> Array:
     """Return where numbers (n,) lie among ascending knots, from 0 to 1; in the middle if it is undefined."""
     if len(knots) < 2:
         return np.full(len(values), MIDDLE)
-    found = np.interp(values, knots, _even(len(knots)))
-    return np.where(np.isnan(values), MIDDLE, found)
+    placed = np.interp(values, knots, _even(len(knots)))
+    return np.where(np.isnan(values), MIDDLE, placed)
 
 
 class _Scale(NamedTuple):
@@ -140,11 +137,11 @@ class _Scale(NamedTuple):
 
 def _positions_of_row(scales: Sequence[_Scale], numbers: Sequence[float]) -> list[float]:
     """Return what `positions` does for one number of each scale."""
-    found = []
+    placed = []
     for (knots, lines), number in zip(scales, numbers, strict=True):
         start, slope, first = lines[bisect_right(knots, number)]
-        found.append(slope * (number - start) + first if number == number else MIDDLE)
-    return found
+        placed.append(slope * (number - start) + first if number == number else MIDDLE)
+    return placed
 
 
 @lru_cache(4096)
@@ -158,9 +155,10 @@ def _even(n: int) -> Array:
     return np.linspace(0.0, 1.0, n)
 
 
+PLAIN_NUMBERS = PlainNumbers(lambda field: not field.missing and not _cycles(field), _write_plain)
 TABLE = column_view(
     "table",
     "float32 for networks: positions among quantiles, flags where missing, codes of categories, tokens and calendar",
     "float32",
-    FieldColumns(_columns, _width, _write, PlainNumbers(_is_plain, _write_plain)),
+    FieldColumns(_columns, _width, _write, PLAIN_NUMBERS),
 )

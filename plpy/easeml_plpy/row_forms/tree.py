@@ -1,4 +1,4 @@
-"""The view `tree`: float64 (n, columns), the values of a row unchanged, because trees only compare.
+"""The row form `tree`: float64 (n, columns), the values of a row unchanged, because trees only compare.
 
 A missing number is NaN, and so is a missing category where training had one. A category is its code; one that training
 did not know has the code after the last. If there are many categories, the mean target of the category stands beside
@@ -16,7 +16,7 @@ import numpy as np
 from easeml_plpy.columns.calendar_parts import calendar_parts
 from easeml_plpy.columns.coded_fields import NULL_TEXT, CategoricalField, TextField
 from easeml_plpy.columns.encoder import Field, NumericField, TensorField
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.one_row_math import numbers_of
 from easeml_plpy.row_forms.columns import FieldColumns, PlainNumbers, column_view
 from easeml_plpy.server.value_types import Array
@@ -25,19 +25,19 @@ N_FLAGS = 64
 """Tokens of a text that trees see one by one."""
 
 
-def _columns(field: Field) -> Iterator[ViewColumn]:
+def _columns(field: Field) -> Iterator[FormColumn]:
     name = field.column
     if isinstance(field, CategoricalField):
-        yield ViewColumn("category", name, cardinality=len(field.categories) + 1)
-        yield from (ViewColumn("number", name, f"target {k}") for k in range(_n_targets(field)))
+        yield FormColumn("category", name, cardinality=len(field.categories) + 1)
+        yield from (FormColumn("number", name, f"target {k}") for k in range(_n_targets(field)))
     elif isinstance(field, TextField):
-        yield ViewColumn("number", name, "tokens")
-        yield from (ViewColumn("flag", name, f"token {k}") for k in range(_n_flags(field)))
+        yield FormColumn("number", name, "tokens")
+        yield from (FormColumn("flag", name, f"token {k}") for k in range(_n_flags(field)))
     elif isinstance(field, TensorField):
-        yield from (ViewColumn("number", name, str(k)) for k in range(math.prod(field.shape)))
+        yield from (FormColumn("number", name, str(k)) for k in range(math.prod(field.shape)))
     else:
-        yield ViewColumn("number", name)
-        yield from (ViewColumn("number", name, part) for part in field.calendar)
+        yield FormColumn("number", name)
+        yield from (FormColumn("number", name, part) for part in field.calendar)
 
 
 def _width(field: Field) -> int:
@@ -54,10 +54,6 @@ def _n_targets(field: CategoricalField) -> int:
 
 def _n_flags(field: TextField) -> int:
     return min(N_FLAGS, len(field.tokens))
-
-
-def _is_plain(field: NumericField) -> bool:
-    return not field.calendar
 
 
 def _write_plain(fields: Sequence[NumericField], values: Sequence[Array], into: Array) -> None:
@@ -85,14 +81,14 @@ def _write_text(field: TextField, hashes: Array, into: Array) -> None:
     is_missing = hashes[:, 0] == NULL_TEXT
     into[:, 0] = np.where(is_missing, np.nan, (hashes >= 0).sum(axis=1))
     into[:, 1:] = 0
-    known = field.known(hashes)
-    rows, places = np.nonzero((known >= 0) & (known < _n_flags(field)))
-    into[rows, 1 + known[rows, places]] = 1
+    ids = field.known(hashes)
+    rows, places = np.nonzero((ids >= 0) & (ids < _n_flags(field)))
+    into[rows, 1 + ids[rows, places]] = 1
 
 
 TREE = column_view(
     "tree",
     "float64: numbers as they are, NaN where missing, codes and mean targets of categories, calendar parts of times",
     "float64",
-    FieldColumns(_columns, _width, _write, PlainNumbers(_is_plain, _write_plain)),
+    FieldColumns(_columns, _width, _write, PlainNumbers(lambda field: not field.calendar, _write_plain)),
 )

@@ -37,5 +37,5 @@ class Bounded(Generic[T]):
 
     def pop(self, key: Hashable) -> T | None:
         """Remove a value and return it; None if there is none."""
-        found = self._items.pop(key, None)
-        return None if found is None else found[1]
+        entry = self._items.pop(key, None)
+        return None if entry is None else entry[1]

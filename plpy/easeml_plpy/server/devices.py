@@ -42,8 +42,8 @@ def share_threads() -> None:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Have numpy's BLAS work in one thread for as long as the block lasts: how it divides sums among several shows in
-    the last digits, and it would take all cores, and spin while it waits for them.
+    """Limit numpy's BLAS to one thread in this block. The number of threads changes the last digits of sums; and BLAS
+    would take all cores, and spin while it waits for them.
     """
     if _Threads.is_for_answers:
         _keep_one_blas_thread()
@@ -53,7 +53,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 
 def be_for_answers() -> None:
-    """Let BLAS keep its one thread between answers: to change it each time takes as long as a small network does."""
+    """Keep BLAS at one thread between answers: changing that takes as long as a small network does."""
     _Threads.is_for_answers = True
 
 
@@ -86,8 +86,8 @@ def bind(device: str, n_threads: int, memory_limit_bytes: int | None) -> str:
         limit_to(memory_limit_bytes)
     elif is_gpu(device):
         unlimited()
-    if CORES:
-        _pin(cores_of(device, n_threads, CORES))
+    if CORES and os.sched_getaffinity(0) != (cores := cores_of(device, n_threads, CORES)):
+        os.sched_setaffinity(0, cores)
     check_device(device)
     return "cpu" if device.startswith("cpu:") else device
 
@@ -98,7 +98,7 @@ def is_gpu(device: str) -> bool:
 
 
 def devices() -> list[str]:
-    """Return what slots can be bound to here, as torch names it."""
+    """Return the devices that slots can use here, as torch names them."""
     import torch
 
     return ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count()))]
@@ -106,9 +106,9 @@ def devices() -> list[str]:
 
 def check_device(device: str) -> None:
     """Raise InvalidArgument for a GPU that is not there."""
-    if is_gpu(device) and (device if device != "cuda" else "cuda:0") not in (found := devices()):
+    if is_gpu(device) and (device if device != "cuda" else "cuda:0") not in (present := devices()):
         raise InvalidArgument(
-            f"device: {device} is not there: this server sees {len(found) - 1} GPUs",
+            f"device: {device} is not there: this server sees {len(present) - 1} GPUs",
             hint="easeml doctor lists the devices; change that of slots with easeml.set_slots.",
         )
 
@@ -141,8 +141,3 @@ def cores_of(device: str, n_threads: int, cores: list[int]) -> set[int]:
         return set(cores)
     first = int(device[4:]) * n_threads
     return {cores[(first + k) % len(cores)] for k in range(n_threads)}
-
-
-def _pin(cores: set[int]) -> None:
-    if os.sched_getaffinity(0) != cores:
-        os.sched_setaffinity(0, cores)

@@ -78,11 +78,11 @@ def answered_apart(plpy: PlPy, module: str, name: str, *args: object) -> Answere
     so a commit follows each.
     """
     plpy.commit()
-    return answered_by(_Apart(plpy), getattr(import_module(module), name), *args)
+    return answered_by(_CommittingServer(plpy), getattr(import_module(module), name), *args)
 
 
-class _Apart:
-    """A server's connection whose statements commit."""
+class _CommittingServer:
+    """A server's connection that commits after each statement."""
 
     def __init__(self, plpy: PlPy) -> None:
         self._plpy = plpy

@@ -159,10 +159,9 @@ def from_sqlstate(sqlstate: str, message: str, detail: str | None = None, hint: 
     return BY_SQLSTATE.get(sqlstate, EasemlError)(message, detail=detail, hint=hint)
 
 
-def close_matches_hint(given: str, known: Iterable[str]) -> str:
+def close_matches_hint(given: str, names: Iterable[str]) -> str:
     """Return a hint that lists the names nearest to the given one, or all of them when none is near."""
-    names = sorted(known)
-    near = get_close_matches(given, names, n=3)
-    if near:
+    ordered = sorted(names)
+    if near := get_close_matches(given, ordered, n=3):
         return "Did you mean " + " or ".join(repr(name) for name in near) + "?"
-    return "Known: " + ", ".join(names) + "."
+    return "Known: " + ", ".join(ordered) + "."

@@ -36,10 +36,10 @@ def answered(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -
     try:
         answer = function(*args, **kwargs)
     except Exception as error:
-        told = told_by(error)
-        if told is None:
+        failure = told_by(error)
+        if failure is None:
             raise
-        return Failure(failure=json.dumps(told))
+        return Failure(failure=json.dumps(failure))
     return (*answer, None) if isinstance(answer, tuple) else (answer, None)
 
 

@@ -18,10 +18,10 @@ def schema_and_name(name: str) -> tuple[str, str]:
     >>> schema_and_name('Public."Big ""Sales"')
     ('public', 'Big "Sales')
     """
-    found = QUALIFIED.fullmatch(name)
-    if found is None:
+    match = QUALIFIED.fullmatch(name)
+    if match is None:
         raise InvalidArgument(f"expected schema and name of a table, got {name}", hint="For example public.sales.")
-    schema, relation = (_part(part) for part in found.groups())
+    schema, relation = (_part(part) for part in match.groups())
     return schema, relation
 
 

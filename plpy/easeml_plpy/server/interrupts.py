@@ -29,34 +29,34 @@ INTERVAL_SECONDS = 0.1
 IMPORTING = "<frozen importlib._bootstrap>"
 
 
-class _Bell:
-    """The handler of the timer, and whom it asks; one for each process, since the timer is."""
+class _InterruptTimer:
+    """The handler of the timer, and the server that it asks; a process has one timer, so one of these."""
 
     def __init__(self) -> None:
-        self.asked: PlPy | None = None
+        self.server: PlPy | None = None
         self.cancel: Exception | None = None
         self.depth = 0
-        self._is_hung = False
+        self._is_installed = False
 
-    def hang(self) -> None:
-        """Install the handler, once. System calls of the server go on after it."""
-        if not self._is_hung:
-            signal.signal(signal.SIGVTALRM, self.ring)
+    def install(self) -> None:
+        """Install the handler, once; system calls that it interrupts restart."""
+        if not self._is_installed:
+            signal.signal(signal.SIGVTALRM, self.interrupt)
             signal.siginterrupt(signal.SIGVTALRM, False)
-            self._is_hung = True
+            self._is_installed = True
 
-    def ring(self, number: int, frame: FrameType | None) -> None:
-        """Let a cancel through. A module that is half imported could not be imported again, so imports go on."""
-        if self.asked is None or _is_importing(frame):
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Let a cancel through, but not during an import: a half-imported module could not be imported again."""
+        if self.server is None or _is_importing(frame):
             return
         try:
-            self.asked.execute("SELECT 1")
-        except self.asked.SPIError as error:
+            self.server.execute("SELECT 1")
+        except self.server.SPIError as error:
             self.cancel = error
             raise
 
 
-_bell = _Bell()
+_timer = _InterruptTimer()
 
 
 class _Interruptible:
@@ -66,20 +66,20 @@ class _Interruptible:
         self._plpy = plpy
 
     def __enter__(self) -> None:
-        if _bell.depth == 0:
-            _bell.hang()
-            _bell.cancel = None
+        if _timer.depth == 0:
+            _timer.install()
+            _timer.cancel = None
             signal.setitimer(signal.ITIMER_VIRTUAL, INTERVAL_SECONDS, INTERVAL_SECONDS)
-        self._before, _bell.asked = _bell.asked, self._plpy
-        _bell.depth += 1
+        self._before, _timer.server = _timer.server, self._plpy
+        _timer.depth += 1
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        _bell.depth -= 1
-        _bell.asked = self._before
-        if _bell.depth == 0:
+        _timer.depth -= 1
+        _timer.server = self._before
+        if _timer.depth == 0:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
-        if kind is None and _bell.cancel is not None:  # raised where Python throws exceptions away, as in __del__
-            raise _bell.cancel
+        if kind is None and _timer.cancel is not None:  # raised where Python throws exceptions away, as in __del__
+            raise _timer.cancel
 
 
 def interruptible(plpy: PlPy) -> AbstractContextManager[None]:
@@ -88,12 +88,12 @@ def interruptible(plpy: PlPy) -> AbstractContextManager[None]:
 
 
 def quietly(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call the server; the bell rings again when it has answered."""
-    asked, _bell.asked = _bell.asked, None
+    """Call the server while the timer does nothing; it works again when the server has answered."""
+    server, _timer.server = _timer.server, None
     try:
         return call(*args, **kwargs)
     finally:
-        _bell.asked = asked
+        _timer.server = server
 
 
 def _is_importing(frame: FrameType | None) -> bool:

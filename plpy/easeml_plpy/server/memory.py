@@ -49,7 +49,7 @@ def says_exhausted(message: str) -> bool:
 
 
 def slot_share(n_slots: int) -> int:
-    """Return what a slot on the CPU may take that has no limit of its own."""
+    """Return the memory limit of a slot on the CPU that has none of its own."""
     return max(LEAST_BYTES, int(SHARE_OF_SLOTS * machine_bytes()) // max(n_slots, 1))
 
 
@@ -60,35 +60,35 @@ def keep_freed_memory() -> None:
     its pages again: a fifth of the computing time of a short unit.
     """
     # By ctypes, since Python has no call for it, and MALLOC_TRIM_THRESHOLD_ in the environment would have to be set
-    # before the server starts. Only the GNU C library has it; others keep what they keep.
-    tell = getattr(ctypes.CDLL(None), "mallopt", None)
-    if tell is not None:
-        tell(_MMAP_THRESHOLD, LARGE_BYTES)
-        tell(_TRIM_THRESHOLD, KEPT_BYTES)
+    # before the server starts. Only the GNU C library has it; others decide by themselves.
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, LARGE_BYTES)
+        mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 @cache
 def limit_session() -> None:
-    """Bound what this process may take, once; a slot sets its own limit at each unit."""
+    """Limit the memory of this process, once; a slot sets its own limit at each unit."""
     keep_freed_memory()
     limit_to(max(LEAST_BYTES, int(SHARE_OF_A_SESSION * machine_bytes())), is_lower=True)
 
 
 def limit_to(n_bytes: int, *, is_lower: bool = False) -> None:
-    """Set the limit of this process, as far as it may; `is_lower`: only if that takes something away."""
+    """Set the memory limit of this process, at most its hard limit; `is_lower`: only if that lowers it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = n_bytes if hard == resource.RLIM_INFINITY else min(n_bytes, hard)
-    if not is_lower or soft == resource.RLIM_INFINITY or wanted < soft:
-        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+    limit = n_bytes if hard == resource.RLIM_INFINITY else min(n_bytes, hard)
+    if not is_lower or soft == resource.RLIM_INFINITY or limit < soft:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def unlimited() -> None:
-    """Take the limit off: a GPU's driver reserves more addresses than there is memory."""
+    """Remove the memory limit: a GPU's driver reserves more addresses than there is memory."""
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
 def session_bytes() -> int:
-    """Return what this process may take."""
+    """Return the memory that this process may take: its limit, or all that the machine has."""
     soft = resource.getrlimit(resource.RLIMIT_DATA)[0]
     return machine_bytes() if soft == resource.RLIM_INFINITY else min(soft, machine_bytes())

@@ -21,5 +21,5 @@ def number(stored: float | None) -> float:
 def total(numbers: Iterable[float | None]) -> float | None:
     """Return the exact sum, so the order of parts does not matter; None when any of them is."""
     given = list(numbers)
-    present = [each for each in given if each is not None]
+    present = [value for value in given if value is not None]
     return math.fsum(present) if len(present) == len(given) else None

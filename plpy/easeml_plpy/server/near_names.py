@@ -17,20 +17,20 @@ def near_names(session: Session, given: str | None, known: Sequence[str] | None)
     return names_hint(given, known or ())
 
 
-def names_hint(given: str | None, known: Sequence[str]) -> str | None:
+def names_hint(given: str | None, names: Sequence[str]) -> str | None:
     """Return the hint as a pure function of its arguments."""
-    return f"{question(given, known)}You may use: {some_of(sorted(known))}." if known else None
+    return f"{question(given, names)}You may use: {some_of(sorted(names))}." if names else None
 
 
-def columns_hint(given: str | None, known: Sequence[str]) -> str:
+def columns_hint(given: str | None, names: Sequence[str]) -> str:
     """Return the hint for a column that a relation does not have: the nearest columns, then some of all."""
-    return f"{question(given, known)}It has: {some_of(known)}."
+    return f"{question(given, names)}It has: {some_of(names)}."
 
 
-def question(given: str | None, known: Sequence[str]) -> str:
+def question(given: str | None, names: Sequence[str]) -> str:
     """Return a question with the nearest names, of any case and tenant; empty if none is near."""
-    meant = {name.partition(".")[2].lower() or name.lower(): name for name in known}
-    meant |= {name.lower(): name for name in known}
+    meant = {name.partition(".")[2].lower() or name.lower(): name for name in names}
+    meant |= {name.lower(): name for name in names}
     near = dict.fromkeys(meant[name] for name in get_close_matches((given or "").lower(), meant, n=3))
     return "Did you mean " + " or ".join(repr(name) for name in near) + "? " if near else ""
 

@@ -112,8 +112,8 @@ class Session:
         """Return the value that the session keeps under that name, made at the first call."""
         if what not in self._kept:
             self._kept[what] = what.make()
-        found: T = self._kept[what]
-        return found
+        value: T = self._kept[what]
+        return value
 
     def pin(self) -> None:
         """Find names in pg_catalog only, until the transaction ends.

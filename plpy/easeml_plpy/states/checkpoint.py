@@ -39,7 +39,7 @@ _LENGTH = struct.Struct("<Q")
 class Checkpoint:
     """A loaded state: tensors on the CPU, each writable and in memory of its own, and JSON attributes.
 
-    Who asks for `arrays` gets the same numbers without importing torch. `entries`: as safetensors has read them.
+    `arrays` gives the same numbers without importing torch. `entries`: as safetensors has read them.
     """
 
     entries: Sequence[tuple[str, Mapping[str, Any]]]
@@ -48,7 +48,8 @@ class Checkpoint:
     @cached_property
     def tensors(self) -> dict[str, torch.Tensor]:
         """The tensors by name."""
-        return {name: _tensor(entry) for name, entry in self.entries}
+        # Copies: torch aligns its own memory, and kernels may round differently on other alignments.
+        return {name: _view(entry).clone() for name, entry in self.entries}
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
@@ -62,11 +63,11 @@ class Checkpoint:
         """Overwrite tensors of the same names, types and shapes; return False, and write nothing, if the tensors differ
         in these.
         """
-        found = {name: _view(entry) for name, entry in self.entries}
-        if found.keys() != tensors.keys() or any(_kind(found[name]) != _kind(each) for name, each in tensors.items()):
+        stored = {name: _view(entry) for name, entry in self.entries}
+        if {name: _kind(view) for name, view in stored.items()} != {name: _kind(new) for name, new in tensors.items()}:
             return False
         for name, tensor in tensors.items():
-            tensor.copy_(found[name])
+            tensor.copy_(stored[name])
         return True
 
     def read(self, name: str, kind: type[T]) -> T:
@@ -122,12 +123,6 @@ def _view(entry: Mapping[str, Any]) -> torch.Tensor:
     if not entry["data"]:
         return torch.empty(entry["shape"], dtype=dtype)
     return torch.frombuffer(entry["data"], dtype=dtype).reshape(entry["shape"])
-
-
-def _tensor(entry: Mapping[str, Any]) -> torch.Tensor:
-    """Return a tensor of an entry. A copy: torch aligns its own memory, and kernels may round differently on other
-    alignments."""
-    return _view(entry).clone()
 
 
 def _kind(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size]:

@@ -30,18 +30,17 @@ ARCHITECTURES: dict[str, Architecture] = {}
 def register(library: Library) -> None:
     """Offer the architectures of a library to all runs."""
     TRAINERS.update(library.trainers)
-    ARCHITECTURES.update({each.name: each for each in library.architectures})
+    ARCHITECTURES.update({declared.name: declared for declared in library.architectures})
 
 
 def resumed_member(member: Member, device: str) -> AnsweringTrial:
     """Return a member of an ensemble as it was dumped."""
-    own = architecture(member.architecture)
-    return resume_trial(own, member.config, member.task, member.answering_state, device=device)
+    named = architecture(member.architecture)
+    return resume_trial(named, member.config, member.task, member.answering_state, device=device)
 
 
 def _answering_member(member: Member, device: str) -> AnsweringTrial:
-    own = architecture(member.architecture)
-    return answering_trial(own, member.config, member.task, member.answering_state)
+    return answering_trial(architecture(member.architecture), member.config, member.task, member.answering_state)
 
 
 register(Library({"torch": TorchTrainer(), "adversarial": AdversarialTrainer()}, NETWORKS))
@@ -53,10 +52,10 @@ register(Library({"ensemble": EnsembleTrainer(resumed_member, _answering_member)
 
 def architecture(name: str) -> Architecture:
     """Return the architecture of that name, one of ours or one that was registered. Raises NotFound."""
-    found = ARCHITECTURES.get(name) or registered_architecture(name)
-    if found is None:
+    named = ARCHITECTURES.get(name) or registered_architecture(name)
+    if named is None:
         raise NotFound(f"there is no architecture {name!r}", hint=close_matches_hint(name, ARCHITECTURES))
-    return found
+    return named
 
 
 def trainer_for(name: str) -> Trainer[LiveTrial]:

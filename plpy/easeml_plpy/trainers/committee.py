@@ -1,10 +1,10 @@
 """A cross-validation committee: a trial of a dataset with folds has one member for each fold, which never sees that
 fold.
 
-Member f trains on all rows except those of fold f, and it alone answers for those, so every row that trains some
-members also validates the trial, and no member has seen the rows that it is measured on (Krogh and Vedelsby 1995). For
-other rows the committee answers with the mean of its members. It is one trial with one state, so it trains, hops, is
-replayed and serves like any other.
+Member f trains on all rows except those of fold f, and it alone answers for those. So every row that trains some
+members also validates the trial, and no member has seen the rows that measure it (Krogh and Vedelsby 1995). For other
+rows the committee answers with the mean of its members. It is one trial with one state, so it trains, hops, is replayed
+and serves like any other.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class Committee:
         """See FoldedTrial. A row counts once, though several members train on it."""
         import torch
 
-        done = []
+        parts = []
         for fold, member in enumerate(self._members):
-            own = torch.from_numpy(folds != fold)
-            if own.any():
-                done.append(member.train(inputs[own], targets[own], seed=member_seed(seed, fold), pause=pause))
-        n_visits = sum(each.n_rows for each in done)
-        loss = math.fsum(each.loss_mean * each.n_rows for each in done if each.n_rows) / max(n_visits, 1)
-        n_steps = sum(each.n_steps for each in done)
+            seen = torch.from_numpy(folds != fold)
+            if seen.any():
+                parts.append(member.train(inputs[seen], targets[seen], seed=member_seed(seed, fold), pause=pause))
+        n_visits = sum(part.n_rows for part in parts)
+        loss = math.fsum(part.loss_mean * part.n_rows for part in parts if part.n_rows) / max(n_visits, 1)
+        n_steps = sum(part.n_steps for part in parts)
         return Training(loss if n_visits else math.nan, len(inputs) if n_visits else 0, n_steps)
 
     def outputs(self, inputs: Rows) -> Array:
@@ -81,8 +81,8 @@ class Committee:
         rows = np.asarray(inputs)
         answers = np.zeros((len(inputs), self._task.n_outputs), np.float32)
         for fold in np.unique(folds):
-            own = folds == fold
-            answers[own] = self._members[fold].outputs(rows[own])
+            in_fold = folds == fold
+            answers[in_fold] = self._members[fold].outputs(rows[in_fold])
         return answers
 
     def dump(self) -> bytes:
@@ -128,9 +128,9 @@ def begin_committee(
     for fold in range(task.n_folds):
         seen = [n for partition, n in enumerate(train_rows) if partition != fold]
         n_steps_total = trainer.count_steps(full, seen, n_epochs)
-        own_seed = member_seed(seed, fold)
+        seeded = member_seed(seed, fold)
         members.append(
-            trainer.start(architecture, full, single(task), n_steps_total=n_steps_total, seed=own_seed, device=device)
+            trainer.start(architecture, full, single(task), n_steps_total=n_steps_total, seed=seeded, device=device)
         )
     return Committee(architecture, task, members)
 
@@ -146,7 +146,7 @@ def resume_committee(
 ) -> Committee:
     """Return the committee that was dumped. Raises CorruptCheckpoint, ShapeMismatch, VersionMismatch."""
     states = member_states(architecture, task, payload)
-    members = [trainer.resume(architecture, config, single(task), each, device=device) for each in states]
+    members = [trainer.resume(architecture, config, single(task), state, device=device) for state in states]
     return Committee(architecture, task, members)
 
 
@@ -159,7 +159,7 @@ def answering_committee(
 ) -> AnsweringCommittee:
     """Return a dumped committee for prediction only. Raises the errors of `resume_committee`."""
     states = member_states(architecture, task, payload)
-    return AnsweringCommittee([trainer.answering(architecture, config, single(task), each) for each in states])
+    return AnsweringCommittee([trainer.answering(architecture, config, single(task), state) for state in states])
 
 
 def member_states(architecture: Architecture, task: Task, payload: checkpoint.Payload) -> list[bytes]:

@@ -182,7 +182,7 @@ class Trainer(ABC, Generic[L_co]):
         return self.resume(architecture, config, task, payload)
 
     def prepare(self) -> None:
-        """Import what trials need, so that the first one's times do not hold it."""
+        """Import what trials need, so that the measured times of the first one exclude it."""
 
     @abstractmethod
     def count_steps(self, config: Config, n_rows: Sequence[int], n_epochs: int) -> int:

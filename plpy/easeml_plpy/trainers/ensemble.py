@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from easeml_plpy.architectures import Architecture, Config
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.errors import CorruptCheckpoint, NotAllowed
 from easeml_plpy.server.value_types import JSON, Array, Pause
@@ -33,7 +34,7 @@ _MEMBER, _REFIT = "member/", "refit/"
 
 @dataclass(frozen=True)
 class Member:
-    """A trial in an ensemble: its blueprint, its state, its weight, and where its view begins in a combined row.
+    """A trial in an ensemble: its blueprint, its state, its weight, and where its row form begins in a combined row.
     `refit` is its state after it was trained again on validation rows as well, if it was.
     """
 
@@ -52,7 +53,7 @@ class Member:
 
     @property
     def stop(self) -> int:
-        """Where its view ends."""
+        """Where its row form ends."""
         return self.start + self.task.n_features
 
     def attributes(self) -> dict[str, JSON]:
@@ -106,15 +107,15 @@ class EnsembleTrial:
 
     def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial."""
-        return self._mean(inputs, lambda live, own: live.outputs(own))
+        return self._mean(inputs, lambda live, rows: live.outputs(rows))
 
     def held_out_outputs(self, inputs: Rows, folds: Array) -> Array:
         """See FoldedTrial: the members of an ensemble on rows with folds are committees."""
 
-        def answer(live: AnsweringTrial, own: Array) -> Array:
+        def answer(live: AnsweringTrial, rows: Array) -> Array:
             if not isinstance(live, FoldedTrial):
                 raise NotAllowed("rows have folds, and a member of the ensemble has one model for all of them")
-            return live.held_out_outputs(own, folds)
+            return live.held_out_outputs(rows, folds)
 
         return self._mean(inputs, answer)
 
@@ -126,17 +127,17 @@ class EnsembleTrial:
         rows = np.asarray(inputs)
         total = np.zeros((len(rows), self._blueprint.task.n_outputs))
         for member, live in zip(self._members, self._live, strict=True):
-            own = np.ascontiguousarray(rows[:, member.start : member.stop], member.task.input_type)
-            total += member.weight * answer(live, own.reshape(len(rows), *member.task.input_shape))
+            part = np.ascontiguousarray(rows[:, member.start : member.stop], member.task.input_type)
+            total += member.weight * answer(live, part.reshape(len(rows), *member.task.input_shape))
         return total.astype(np.float32)
 
     def dump(self) -> bytes:
         """See LiveTrial."""
-        states = {f"{_MEMBER}{k:03}": np.frombuffer(each.state, np.uint8) for k, each in enumerate(self._members)}
+        states = {f"{_MEMBER}{k:03}": np.frombuffer(member.state, np.uint8) for k, member in enumerate(self._members)}
         states |= {
-            f"{_REFIT}{k:03}": np.frombuffer(each.refit, np.uint8)
-            for k, each in enumerate(self._members)
-            if each.refit is not None
+            f"{_REFIT}{k:03}": np.frombuffer(member.refit, np.uint8)
+            for k, member in enumerate(self._members)
+            if member.refit is not None
         }
         header = state_header(self._blueprint.architecture, self._blueprint.task)
         return checkpoint.dump(states, {**header, "members": [member.attributes() for member in self._members]})
@@ -170,24 +171,24 @@ class EnsembleTrainer(Trainer[EnsembleTrial]):
 
     def _members(self, state: checkpoint.Checkpoint) -> list[Member]:
         """Return the members of a state. Raises CorruptCheckpoint."""
-        told = state.read("members", list)
-        if {name for names in names_of(told) for name in names} != set(state.arrays):
-            raise CorruptCheckpoint(f"state has {len(told)} members and states {', '.join(sorted(state.arrays))}")
-        payloads = {name: array.tobytes() for name, array in state.arrays.items()}
-        members = [
-            _member(each, payloads[f"{_MEMBER}{k:03}"], payloads.get(f"{_REFIT}{k:03}")) for k, each in enumerate(told)
-        ]
-        return members
+        entries = state.read("members", list)
+        names = names_of(entries)
+        if set(chain.from_iterable(names)) != set(state.arrays):
+            raise CorruptCheckpoint(f"state has {len(entries)} members and states {', '.join(sorted(state.arrays))}")
+        payloads = [[state.arrays[name].tobytes() for name in pair] for pair in names]
+        return [_member(entry, *pair) for entry, pair in zip(entries, payloads, strict=True)]
 
 
-def names_of(told: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def names_of(entries: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Return the names under which a state has the states of each member: its own, and that of its refit if any."""
-    return [(f"{_MEMBER}{k:03}", *([f"{_REFIT}{k:03}"] if each["is_refit"] else [])) for k, each in enumerate(told)]
+    return [
+        (f"{_MEMBER}{k:03}", *([f"{_REFIT}{k:03}"] if entry["is_refit"] else [])) for k, entry in enumerate(entries)
+    ]
 
 
-def _member(told: Mapping[str, Any], state: bytes, refit: bytes | None) -> Member:
-    task = dict(told["task"])
-    layout = tuple(ViewColumn(**column) for column in task.pop("layout"))
+def _member(entry: Mapping[str, Any], state: bytes, refit: bytes | None = None) -> Member:
+    task = dict(entry["task"])
+    layout = tuple(FormColumn(**column) for column in task.pop("layout"))
     whole = Task(**{**task, "input_shape": tuple(task["input_shape"]), "layout": layout})
-    weight, start = float(told["weight"]), int(told["start"])
-    return Member(told["architecture"], told["config"], whole, weight, start, state, refit)
+    weight, start = float(entry["weight"]), int(entry["start"])
+    return Member(entry["architecture"], entry["config"], whole, weight, start, state, refit)

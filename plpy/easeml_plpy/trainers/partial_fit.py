@@ -157,8 +157,8 @@ class PartialFitTrial:
 
         parts = []
         batches = zip(torch.split(inputs, self._batch_rows), torch.split(targets, self._batch_rows), strict=True)
-        for batch, wanted in batches:
-            parts.append(metrics.measure(self._task, self._answer(batch), wanted.numpy()))
+        for batch, batch_targets in batches:
+            parts.append(metrics.measure(self._task, self._answer(batch), batch_targets.numpy()))
             pause()
         loss_mean = measured_loss(self._task, metrics.combine(parts))
         if not math.isfinite(loss_mean):

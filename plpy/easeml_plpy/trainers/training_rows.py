@@ -20,11 +20,11 @@ Rows: TypeAlias = "torch.Tensor | Array"
 
 def check_inputs(task: Task, inputs: Rows) -> None:
     """Raise ShapeMismatch unless inputs are of the task's type, (n, *input_shape)."""
-    found = _type_name(inputs.dtype)
-    if tuple(inputs.shape[1:]) != task.input_shape or found != task.input_type:
+    input_type = _type_name(inputs.dtype)
+    if tuple(inputs.shape[1:]) != task.input_shape or input_type != task.input_type:
         shape = ", ".join(["n", *(str(size) for size in task.input_shape)])
         expected = f"{task.input_type} of shape ({shape})"
-        raise ShapeMismatch(f"inputs: expected {expected}, got {found} of shape {tuple(inputs.shape)}")
+        raise ShapeMismatch(f"inputs: expected {expected}, got {input_type} of shape {tuple(inputs.shape)}")
 
 
 @lru_cache(32)

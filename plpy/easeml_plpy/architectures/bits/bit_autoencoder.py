@@ -8,7 +8,7 @@ from easeml_plpy.architectures.bits.design import HYPERPARAMETERS, N_WRITTEN, Re
 from easeml_plpy.architectures.config import Config
 from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.size import Size
-from easeml_plpy.architectures.tensors.design import TRAINING
+from easeml_plpy.architectures.torch_hyperparameters import COSINE_HYPERPARAMETERS
 from easeml_plpy.columns.task import Task
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ BIT_AUTOENCODER = Architecture(
     name="bit_autoencoder",
     trainer="torch",
     summary="GRU over the bits of any input, and a writer of bits: tensors, and series, out of anything",
-    hyperparameters=(*HYPERPARAMETERS, *TRAINING),
+    hyperparameters=(*HYPERPARAMETERS, *COSINE_HYPERPARAMETERS),
     build=build_bit_autoencoder,
     tasks=("regression",),
     size=bit_autoencoder_size,

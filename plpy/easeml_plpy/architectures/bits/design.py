@@ -29,7 +29,7 @@ HYPERPARAMETERS: tuple[Hyperparameter, ...] = (
 
 
 class Reading(NamedTuple):
-    """How an input is read: a number of steps of a number of numbers each. If `n_own` is not None, steps are objects,
+    """The steps in which an input is read, and the numbers of each. If `n_own` is not None, steps are objects,
     which hold `n_own` numbers before the place that says whether the object exists.
     """
 
@@ -41,8 +41,8 @@ class Reading(NamedTuple):
     def of(cls, task: Task) -> Reading:
         """Return how the inputs of a task are read."""
         if task.objects is not None:
-            own, links = task.objects
-            return cls(task.input_shape[0], own + links, own)
+            n_own, links = task.objects
+            return cls(task.input_shape[0], n_own + links, n_own)
         n_numbers = math.ceil(task.n_features / MOST_STEPS)
         return cls(math.ceil(task.n_features / n_numbers), n_numbers, None)
 

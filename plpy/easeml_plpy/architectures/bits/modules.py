@@ -39,10 +39,10 @@ class BitReader(nn.Module):
         return bits_of(filled.view(len(rows), n_steps, n_numbers))
 
     def _objects(self, rows: torch.Tensor) -> torch.Tensor:
-        own = self._reading.n_own
-        lengths = rows[:, :, own].sum(dim=1).long().clamp(min=1)
+        n_own = self._reading.n_own
+        lengths = rows[:, :, n_own].sum(dim=1).long().clamp(min=1)
         rows = rows[:, : int(lengths.max())]
-        bits = bits_of(torch.cat([rows[:, :, :own], rows[:, :, own + 1 :]], dim=2))  # type: ignore[operator]
+        bits = bits_of(torch.cat([rows[:, :, :n_own], rows[:, :, n_own + 1 :]], dim=2))  # type: ignore[operator]
         packed: torch.Tensor = pack_padded_sequence(bits, lengths.cpu(), True, enforce_sorted=False)  # type: ignore[assignment]
         return packed
 

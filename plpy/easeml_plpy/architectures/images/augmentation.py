@@ -12,7 +12,7 @@ from torch.nn import functional
 
 
 class Normalise(nn.Module):
-    """f_k(x) = x^k - x^2k of numbers scaled to 0..1 (Li et al., ease.ml, 2018), and that to -1..1.
+    """Scale numbers to 0..1, take f_k(x) = x^k - x^2k (Li et al., ease.ml, 2018), and scale the result to -1..1.
 
     Small k tell numbers apart that lie many orders of magnitude below the largest. `low` and `high` are the least and
     the greatest number of the training rows.
@@ -44,7 +44,7 @@ class Flip(nn.Module):
 
 
 class Crop(nn.Module):
-    """Moves each image by up to `most` pixels along both sides; what comes into sight repeats the edge."""
+    """Shifts each image by up to `most` pixels along both sides; the edge is repeated where the image ends."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

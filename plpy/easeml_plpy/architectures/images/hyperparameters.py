@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.torch_hyperparameters import (
     AVERAGING,
     CLASS_WEIGHT,
+    COSINE_HYPERPARAMETERS,
     LABEL_SMOOTHING,
-    TORCH_HYPERPARAMETERS,
 )
 
 WIDTH = Hyperparameter(
@@ -44,16 +42,8 @@ NORMALIZATION = Hyperparameter(
 
 AUGMENTATION = (FLIP, CROP, NORMALIZATION)
 
-IMAGE_TRAINING = (
-    *(
-        replace(each, default="cosine", search=None) if each.name == "schedule" else each
-        for each in TORCH_HYPERPARAMETERS
-    ),
-    AVERAGING,
-    LABEL_SMOOTHING,
-    CLASS_WEIGHT,
-)
-"""How they are trained: the rate falls over all epochs, and averages answer as long as it has not fallen far."""
+IMAGE_TRAINING = (*COSINE_HYPERPARAMETERS, AVERAGING, LABEL_SMOOTHING, CLASS_WEIGHT)
+"""How they are trained: averages answer as long as the rate has not fallen far."""
 
 
 def dropout(default: float) -> Hyperparameter:

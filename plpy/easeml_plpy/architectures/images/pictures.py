@@ -52,7 +52,7 @@ def picture_of_shape(shape: tuple[int, ...]) -> Picture:
 
 
 def object_to_small_images(name: str) -> Callable[[Task], str | None]:
-    """Return what says why an image is too small for the architecture of that name."""
+    """Return an objection for the architecture of that name: it says why an image is too small."""
 
     def objection(task: Task) -> str | None:
         picture = picture_of(task)

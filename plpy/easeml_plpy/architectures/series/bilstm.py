@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from easeml_plpy.architectures.series.recurrent import recurrent_architecture
-
-if TYPE_CHECKING:
-    from torch import nn
-
-
-def _layer() -> Callable[..., nn.RNNBase]:
-    from torch import nn
-
-    return nn.LSTM
-
 
 BILSTM = recurrent_architecture(
     "bilstm",
     "recurrent network of LSTM layers that go over a series in both directions",
-    _layer,
+    "LSTM",
     n_gates=4,
     n_directions=2,
 )

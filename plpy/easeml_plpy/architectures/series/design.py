@@ -33,9 +33,9 @@ SEARCHED = ("learning_rate", "weight_decay", "batch_size")
 SERIES_TRAINING = (
     *(
         replace(
-            each, default=DEFAULTS.get(each.name, each.default), search=each.search if each.name in SEARCHED else None
+            base, default=DEFAULTS.get(base.name, base.default), search=base.search if base.name in SEARCHED else None
         )
-        for each in TORCH_HYPERPARAMETERS
+        for base in TORCH_HYPERPARAMETERS
     ),
     AVERAGING,
     LABEL_SMOOTHING,

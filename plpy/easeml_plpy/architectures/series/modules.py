@@ -24,19 +24,19 @@ class Steps(NamedTuple):
 
     @property
     def is_there(self) -> torch.Tensor | None:
-        """Which steps there are, bool (n, steps); None: all."""
+        """Which steps exist, bool (n, steps); None: all."""
         if self.lengths is None:
             return None
         return torch.arange(self.values.shape[1], device=self.values.device) < self.lengths[:, None]
 
     def last_of(self, made: torch.Tensor) -> torch.Tensor:
-        """Return what was made (n, steps, width) of each series' last step."""
+        """Return, of outputs (n, steps, width), those of each series' last step."""
         if self.lengths is None:
             return made[:, -1]
         return made[torch.arange(len(made), device=made.device), self.lengths - 1]
 
     def mean_of(self, made: torch.Tensor) -> torch.Tensor:
-        """Return the mean of what was made (n, steps, width) of each series' steps."""
+        """Return the mean of outputs (n, steps, width) over each series' steps."""
         is_there = self.is_there
         if is_there is None or self.lengths is None:
             return made.mean(dim=1)

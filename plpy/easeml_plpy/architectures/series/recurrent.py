@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from easeml_plpy.architectures.config import Config
@@ -20,15 +19,15 @@ HYPERPARAMETERS = (
 )
 
 
-def recurrent_architecture(
-    name: str, summary: str, layer: Callable[[], Callable[..., nn.RNNBase]], *, n_gates: int, n_directions: int = 1
-) -> Architecture:
-    """Return an architecture of that kind of layer, which has `n_gates` matrices for each direction."""
+def recurrent_architecture(name: str, summary: str, layer: str, *, n_gates: int, n_directions: int = 1) -> Architecture:
+    """Return an architecture of torch's layer of that name, which has `n_gates` matrices for each direction."""
 
     def build(task: Task, config: Config) -> nn.Module:
+        from torch import nn
+
         from easeml_plpy.architectures.series.modules import Recurrent
 
-        made = layer()(
+        made = getattr(nn, layer)(
             series_of(task).n_channels, config.integer("width"), config.integer("n_layers"),
             batch_first=True, bidirectional=n_directions == 2,
         )  # fmt: skip
@@ -38,7 +37,7 @@ def recurrent_architecture(
         steps, channels = series_of(task)
         wide = config.integer("width")
         n_inputs = [channels, *[n_directions * wide] * (config.integer("n_layers") - 1)]
-        layers = sum(n_directions * n_gates * wide * (each + wide + 2) for each in n_inputs)
+        layers = sum(n_directions * n_gates * wide * (n_in + wide + 2) for n_in in n_inputs)
         answers = (n_directions * wide + 1) * task.n_outputs
         kept = steps * n_directions * n_gates * wide * len(n_inputs)
         return Size(layers + answers, task.n_features + kept + task.n_outputs)

@@ -14,7 +14,7 @@ BATCH_ROWS = 512
 
 
 class Estimator(Protocol):
-    """The methods of scikit-learn's incremental estimators that every one has.
+    """The methods that all incremental estimators of scikit-learn have.
 
     Classifiers also have `predict_proba` or `decision_function`; which of them can depend on their options.
     """

@@ -123,16 +123,16 @@ def _placed_numbers(weights: Weights, name: str) -> Layer:
     greatest = n_bins - 1
     begins, adds = _bins(weights, name)
     first = np.arange(len(begins)) * begins.shape[1]
-    begins, adds = (each.reshape(-1, each.shape[2]) for each in (begins, adds))
+    begins, adds = (array.reshape(-1, array.shape[2]) for array in (begins, adds))
 
     def forward(positions: Floats) -> Floats:
         places = positions * n_bins
-        found = np.minimum(places, greatest).astype(np.intp)
-        places -= found
-        found += first
-        vectors = adds.take(found, axis=0)
+        bins = np.minimum(places, greatest).astype(np.intp)
+        places -= bins
+        bins += first
+        vectors = adds.take(bins, axis=0)
         vectors *= places[:, :, None]
-        vectors += begins.take(found, axis=0)
+        vectors += begins.take(bins, axis=0)
         return flat(relu(vectors))
 
     return forward
@@ -144,7 +144,7 @@ def _bins(weights: Weights, name: str) -> tuple[Floats, Floats]:
 
     All bins below a position are full except the last. The slope adds an equal part in each bin.
     """
-    bins, slope, bias = (weights[f"{name}.{each}"].astype(np.float64) for each in ("bins", "slope", "bias"))
+    bins, slope, bias = (weights[f"{name}.{part}"].astype(np.float64) for part in ("bins", "slope", "bias"))
     n_bins = weights[f"{name}.n_bins"].astype(np.float64)
     adds = bins + (UNIT_SPREAD * slope / n_bins[:, None])[:, None]
     at_first = (bias - UNIT_SPREAD / 2 * slope)[:, None]

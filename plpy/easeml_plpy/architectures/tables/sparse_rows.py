@@ -1,4 +1,4 @@
-"""Rows of the view `sparse` as sparse matrices, for scikit-learn estimators that accept them."""
+"""Rows of the row form `sparse` as sparse matrices, for scikit-learn estimators that accept them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from easeml_plpy.architectures.tables.incremental import Estimator, IncrementalEstimator
-from easeml_plpy.columns.layout import Layout, ViewColumn
+from easeml_plpy.columns.layout import FormColumn, Layout
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.value_types import Array
 
@@ -21,7 +21,7 @@ SPARSE_BATCH_ROWS = 4096
 
 @dataclass(frozen=True)
 class _Group:
-    """Columns of one input and kind: where they are in the view, and where in the matrix their places begin."""
+    """Columns of one input and kind: where they are in the row form, and where in the matrix their places begin."""
 
     kind: str
     columns: slice
@@ -29,7 +29,7 @@ class _Group:
 
 
 class SparseRows:
-    """Makes (n, n_features) of rows in a view with this layout: numbers and flags as they are, codes and tokens as
+    """Makes (n, n_features) of rows in a row form with this layout: numbers and flags as they are, codes and tokens as
     places of their own."""
 
     def __init__(self, layout: Layout) -> None:
@@ -42,7 +42,7 @@ class SparseRows:
             self.n_features += _n_places(kind, columns)
 
     def __call__(self, rows: Array) -> csr_array:
-        """Return the matrix of a batch (n, columns of the view)."""
+        """Return the matrix of a batch (n, columns of the row form)."""
 
         places, values = [], []
         for group, following in zip(self._groups, [*self._groups[1:], None], strict=True):
@@ -60,7 +60,7 @@ class SparseRows:
         return _matrix(np.concatenate(places, axis=1), np.concatenate(values, axis=1), self.n_features)
 
 
-def _n_places(kind: str, columns: list[ViewColumn]) -> int:
+def _n_places(kind: str, columns: list[FormColumn]) -> int:
     """Return how many columns of the matrix a group takes; tokens of a text share theirs."""
     if kind == "weight":
         return 0
@@ -81,8 +81,8 @@ def _matrix(places: Array, values: Array, n_features: int) -> csr_array:
 
 
 def incremental(task: Task, estimator: Estimator) -> IncrementalEstimator:
-    """Return an estimator with the function that makes its input from rows: a sparse matrix if the view has a layout,
-    else the rows.
+    """Return an estimator with the function that makes its input from rows: a sparse matrix if the row form has a
+    layout, else the rows.
 
     It takes more sparse rows at once: each call goes over all weights of each class once, which for 100,000 weights
     costs as much as learning from thousands of rows.

@@ -1,8 +1,8 @@
 """The first layer of networks for tables: every number and every category becomes a small vector.
 
-Numbers come as positions among their knots (view `table`). A position fills the bins below it, which is the piecewise
-linear encoding of Gorishniy et al. ("On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS 2022,
-section 3.2); a linear layer of its own per number, with a linear term beside it, makes the vector.
+Numbers come as positions among their knots (row form `table`). A position fills the bins below it, which is the
+piecewise linear encoding of Gorishniy et al. ("On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS
+2022, section 3.2); a linear layer of its own per number, with a linear term beside it, makes the vector.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from easeml_plpy.architectures.tables.table_size import (
     n_known_tokens,
     text_columns,
 )
-from easeml_plpy.columns.layout import Layout, ViewColumn
+from easeml_plpy.columns.layout import FormColumn, Layout
 
 TOKEN_SPREAD = 0.05
 """Standard deviation of the vectors of tokens at first: a text sums many."""
 
 
 class TableEmbedding(nn.Module):
-    """From rows of the view `table`, float32 (n, columns), to float32 (n, width).
+    """From rows of the row form `table`, float32 (n, columns), to float32 (n, width).
 
     Numbers without knots, and flags, go through as they are.
     """
@@ -57,7 +57,7 @@ class TableEmbedding(nn.Module):
 class _PlacedNumbers(nn.Module):
     """Positions among knots, from 0 to 1, (n, numbers), to (n, numbers * size)."""
 
-    def __init__(self, columns: Sequence[ViewColumn], size: int) -> None:
+    def __init__(self, columns: Sequence[FormColumn], size: int) -> None:
         super().__init__()
         n_bins = [column.cardinality for column in columns]
         bound = 1 / math.sqrt(max(n_bins))
@@ -79,7 +79,7 @@ class _PlacedNumbers(nn.Module):
 class _Categories(nn.Module):
     """Codes, (n, categories), to (n, categories * size), from one table of vectors for all."""
 
-    def __init__(self, columns: Sequence[ViewColumn], size: int) -> None:
+    def __init__(self, columns: Sequence[FormColumn], size: int) -> None:
         super().__init__()
         counts = torch.tensor([column.cardinality for column in columns])
         self.register_buffer("first", torch.cumsum(counts, dim=0) - counts, persistent=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from easeml_plpy.architectures.size import Size
-from easeml_plpy.columns.layout import Layout, ViewColumn
+from easeml_plpy.columns.layout import FormColumn, Layout
 from easeml_plpy.columns.task import Task
 
 TOKEN_SIZE, MOST_TOKENS = 32, 8192
@@ -15,12 +15,12 @@ UNIT_SPREAD = math.sqrt(12.0)
 """Scales a number spread evenly over an interval of length 1 to unit variance."""
 
 
-def is_placed(column: ViewColumn) -> bool:
+def is_placed(column: FormColumn) -> bool:
     """Return whether a column is a number placed among knots."""
     return column.kind == "number" and column.cardinality > 0
 
 
-def is_plain(column: ViewColumn) -> bool:
+def is_plain(column: FormColumn) -> bool:
     """Return whether a column goes through as it is."""
     return column.kind == "flag" or (column.kind == "number" and not column.cardinality)
 
@@ -34,7 +34,7 @@ def text_columns(layout: Layout) -> list[list[int]]:
     return list(texts.values())
 
 
-def n_known_tokens(column: ViewColumn) -> int:
+def n_known_tokens(column: FormColumn) -> int:
     """Return how many tokens of a text have a vector."""
     return min(column.cardinality, MOST_TOKENS)
 

@@ -57,7 +57,7 @@ def _forward_members(weights: Weights, name: str) -> Layer:
     All members of all rows are multiplied at once: one by one, each row would read the whole weight. A row by itself
     waits for fewer dimensions, too.
     """
-    weight, r, s, bias = (weights[f"{name}.{each}"] for each in ("weight", "r", "s", "bias"))
+    weight, r, s, bias = (weights[f"{name}.{part}"] for part in ("weight", "r", "s", "bias"))
     shared = np.ascontiguousarray(weight.T)
     n_features, zeros = len(shared), np.zeros_like(s)  # numpy takes three times as long to compare with one number
 

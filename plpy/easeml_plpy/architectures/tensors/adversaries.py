@@ -29,13 +29,13 @@ class Adversaries(nn.Module):
 
     def judged(self, rows: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
         """Return how real the critic takes each patch to be, around 1 for real ones and 0 for others."""
-        wanted = self._levels.wanted
-        maps = maps_of(outputs, wanted)
+        target = self._levels.wanted
+        maps = maps_of(outputs, target)
         if self._sees_input:
-            given = resized(self.generator.picture(rows), (wanted.height, wanted.width))
+            given = resized(self.generator.picture(rows), (target.height, target.width))
             maps = torch.cat([given, maps], dim=1)
-        found: torch.Tensor = self.critic(maps)
-        return found
+        verdicts: torch.Tensor = self.critic(maps)
+        return verdicts
 
 
 def critic_of(n_channels: int, levels: Levels) -> nn.Sequential:
@@ -51,8 +51,8 @@ def critic_of(n_channels: int, levels: Levels) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Conv2d(before, 1, KERNEL, padding=KERNEL // 2))
 
 
-def maps_of(outputs: torch.Tensor, wanted: Picture) -> torch.Tensor:
+def maps_of(outputs: torch.Tensor, picture: Picture) -> torch.Tensor:
     """Return flattened pictures (n, numbers) as maps (n, channels, height, width)."""
-    if wanted.has_channels_last:
-        return outputs.view(-1, wanted.height, wanted.width, wanted.n_channels).permute(0, 3, 1, 2)
-    return outputs.view(-1, wanted.n_channels, wanted.height, wanted.width)
+    if picture.has_channels_last:
+        return outputs.view(-1, picture.height, picture.width, picture.n_channels).permute(0, 3, 1, 2)
+    return outputs.view(-1, picture.n_channels, picture.height, picture.width)

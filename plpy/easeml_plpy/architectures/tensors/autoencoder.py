@@ -23,7 +23,7 @@ def autoencoder_size(levels: Levels) -> Size:
     maps, sides = levels.maps, list(levels.sides())
     down = zip((levels.given.n_channels, *maps), maps, sides, strict=False)
     up = zip(maps, maps[1:], sides, strict=False)
-    parts = [pair_size(*each) for each in down] + [pair_size(small, large, side) for large, small, side in up]
+    parts = [pair_size(*level) for level in down] + [pair_size(small, large, side) for large, small, side in up]
     return sum(parts, last_size(levels, maps[0]))
 
 

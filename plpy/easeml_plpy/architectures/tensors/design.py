@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from easeml_plpy.architectures.config import Config
@@ -16,7 +16,7 @@ from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.images.pictures import Picture, picture_of, picture_of_shape
 from easeml_plpy.architectures.size import Size
-from easeml_plpy.architectures.torch_hyperparameters import TORCH_HYPERPARAMETERS
+from easeml_plpy.architectures.torch_hyperparameters import COSINE_HYPERPARAMETERS
 from easeml_plpy.columns.task import Task
 
 if TYPE_CHECKING:
@@ -45,10 +45,6 @@ N_LEVELS = Hyperparameter(
     high=6,
     search=[2, 3, 4],
 )
-TRAINING = tuple(
-    replace(each, default="cosine", search=None) if each.name == "schedule" else each for each in TORCH_HYPERPARAMETERS
-)
-"""How they are trained: their batch normalisation settles as the rate falls."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +58,10 @@ class Levels:
     @classmethod
     def of(cls, task: Task, config: Config) -> Levels:
         """Return the levels that a config asks for and the picture allows."""
-        given, wanted = picture_of(task), picture_of_shape(task.output_shape)
-        n_levels = wanted.n_halvings(config.integer("n_levels"))
+        given, target = picture_of(task), picture_of_shape(task.output_shape)
+        n_levels = target.n_halvings(config.integer("n_levels"))
         first = config.integer("n_maps")
-        return cls(given, wanted, tuple(first * min(2**level, MOST_TIMES) for level in range(n_levels + 1)))
+        return cls(given, target, tuple(first * min(2**level, MOST_TIMES) for level in range(n_levels + 1)))
 
     def sides(self) -> Iterator[tuple[int, int]]:
         """Yield height and width of each level."""
@@ -88,7 +84,7 @@ def last_size(levels: Levels, n_in: int) -> Size:
 
 
 def object_to_pictures(name: str) -> Callable[[Task], str | None]:
-    """Return what says why a task is none from pictures to pictures."""
+    """Return an objection: it says why a task is none from pictures to pictures."""
 
     def objection(task: Task) -> str | None:
         if len(task.output_shape) not in (2, 3):
@@ -130,7 +126,7 @@ def recovery_architecture(
         name=name,
         trainer=trainer,
         summary=summary,
-        hyperparameters=(N_MAPS, N_LEVELS, *([CLOSENESS] if trainer == "adversarial" else []), *TRAINING),
+        hyperparameters=(N_MAPS, N_LEVELS, *([CLOSENESS] if trainer == "adversarial" else []), *COSINE_HYPERPARAMETERS),
         build=build,
         tasks=("regression",),
         input_ranks=(2, 3),

@@ -27,17 +27,17 @@ class PictureToPicture(nn.Module):
 
     def __init__(self, levels: Levels, *, has_skips: bool) -> None:
         super().__init__()
-        self._wanted, self._has_skips = levels.wanted, has_skips
+        self._target, self._has_skips = levels.wanted, has_skips
         self.picture = ToPicture(levels.given)
         before = (levels.given.n_channels, *levels.maps)
-        self.down = nn.ModuleList(pair(*each) for each in zip(before, levels.maps, strict=False))
+        self.down = nn.ModuleList(pair(*channels) for channels in zip(before, levels.maps, strict=False))
         steps = reversed(list(pairwise(levels.maps)))
         self.up = nn.ModuleList(pair(small + large * has_skips, large) for large, small in steps)
         self.last = nn.Conv2d(levels.maps[0], levels.wanted.n_channels, 1)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Return (n, n_outputs)."""
-        maps = resized(self.picture(rows), (self._wanted.height, self._wanted.width))
+        maps = resized(self.picture(rows), (self._target.height, self._target.width))
         kept = []
         for level, layers in enumerate(self.down):
             maps = layers(functional.max_pool2d(maps, 2, ceil_mode=True) if level else maps)
@@ -45,7 +45,7 @@ class PictureToPicture(nn.Module):
         for layers, beside in zip(self.up, reversed(kept[:-1]), strict=True):
             maps = functional.interpolate(maps, size=beside.shape[2:], mode="nearest")
             maps = layers(torch.cat([maps, beside], dim=1) if self._has_skips else maps)
-        return flattened(self.last(maps), self._wanted)
+        return flattened(self.last(maps), self._target)
 
 
 def resized(maps: torch.Tensor, sides: tuple[int, int]) -> torch.Tensor:
@@ -55,6 +55,6 @@ def resized(maps: torch.Tensor, sides: tuple[int, int]) -> torch.Tensor:
     return functional.interpolate(maps, size=sides, mode="bilinear", align_corners=False)
 
 
-def flattened(maps: torch.Tensor, wanted: Picture) -> torch.Tensor:
+def flattened(maps: torch.Tensor, picture: Picture) -> torch.Tensor:
     """Return (n, numbers), in the order in which a tensor of that picture has them."""
-    return (maps.permute(0, 2, 3, 1) if wanted.has_channels_last else maps).flatten(1)
+    return (maps.permute(0, 2, 3, 1) if picture.has_channels_last else maps).flatten(1)

@@ -12,7 +12,7 @@ from easeml_plpy.architectures.contract import Architecture
 from easeml_plpy.architectures.hyperparameter import Hyperparameter
 from easeml_plpy.architectures.series.design import series_of
 from easeml_plpy.architectures.size import Size
-from easeml_plpy.architectures.tensors.design import TRAINING
+from easeml_plpy.architectures.torch_hyperparameters import COSINE_HYPERPARAMETERS
 from easeml_plpy.columns.task import Task
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ SEQ2SEQ = Architecture(
     name="seq2seq",
     trainer="torch",
     summary="seq2seq with attention: a bidirectional GRU reads a series, another GRU writes one step by step",
-    hyperparameters=(WIDTH, *TRAINING),
+    hyperparameters=(WIDTH, *COSINE_HYPERPARAMETERS),
     build=build_seq2seq,
     tasks=("regression",),
     input_ranks=(2,),

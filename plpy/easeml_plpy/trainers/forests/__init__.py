@@ -8,7 +8,7 @@ from easeml_plpy.trainers.forests.architecture import EXTRA_TREES, RANDOM_FOREST
 from easeml_plpy.trainers.forests.trial import ForestTrial
 from easeml_plpy.trainers.trees.tree_trainer import TreeTrainer
 
-# Rows are there in the precision of their view and in that in which trees compare them.
+# Rows are there in the precision of their row form and in that in which trees compare them.
 FORESTS = Library(
     {"forest": TreeTrainer(ForestTrial, ForestParameters, "sklearn.tree", number_bytes=FLOAT32_BYTES + FLOAT64_BYTES)},
     (EXTRA_TREES, RANDOM_FOREST),

@@ -45,10 +45,10 @@ class RowConstants:
 def constants_of(task: Task, inputs: Rows, targets: Array) -> RowConstants:
     """Measure the constants on training rows."""
     rows = numbers(inputs)
-    wanted = targets.astype(np.float64)
+    values = targets.astype(np.float64)
     if task.kind == "classification":
-        wanted = (targets == np.bincount(targets).argmax()).astype(np.float64)
-    of_codes = {k: _ranks(rows[:, k], wanted, c.cardinality) for k, c in enumerate(task.layout) if c.kind == "category"}
+        values = (targets == np.bincount(targets).argmax()).astype(np.float64)
+    of_codes = {k: _ranks(rows[:, k], values, c.cardinality) for k, c in enumerate(task.layout) if c.kind == "category"}
     return RowConstants(fill_of(_placed(rows, of_codes)), of_codes)
 
 
@@ -74,13 +74,13 @@ def fill_of(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return np.where(is_there.any(axis=0), below.clip(-LARGEST, LARGEST), 0).astype(np.float32)
 
 
-def _ranks(codes: Array, wanted: Array, cardinality: int) -> npt.NDArray[np.float32]:
-    """Return the place of each code in the order of mean targets, from 0; the middle for one that is not there."""
+def _ranks(codes: Array, values: Array, cardinality: int) -> npt.NDArray[np.float32]:
+    """Return the place of each code in the order of mean targets, from 0; the middle for one that no row has."""
     is_there = ~np.isnan(codes)
-    known = codes[is_there].astype(np.int64).clip(0, cardinality - 1)
-    counts = np.bincount(known, minlength=cardinality)
-    sums = np.bincount(known, wanted[is_there], minlength=cardinality)
-    means = (sums + PRIOR_ROWS * wanted.mean()) / (counts + PRIOR_ROWS)
+    present = codes[is_there].astype(np.int64).clip(0, cardinality - 1)
+    counts = np.bincount(present, minlength=cardinality)
+    sums = np.bincount(present, values[is_there], minlength=cardinality)
+    means = (sums + PRIOR_ROWS * values.mean()) / (counts + PRIOR_ROWS)
     seen = np.flatnonzero(counts)
     ranks = np.full(cardinality, (len(seen) - 1) / 2, np.float32)
     ranks[seen[np.argsort(means[seen], kind="stable")]] = np.arange(len(seen))

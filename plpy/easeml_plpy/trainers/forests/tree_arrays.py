@@ -37,7 +37,7 @@ class Trees:
         return {name: getattr(self, name) for name in NAMES}
 
     def add_sums(self, rows: npt.NDArray[np.float32], sums: Array, pause: Pause) -> None:
-        """Add what each tree says of each row."""
+        """Add the value that each tree gives each row."""
         for start in range(0, len(rows), ROWS_AT_ONCE):
             some = slice(start, start + ROWS_AT_ONCE)
             leaves = self._leaves(rows[some])
@@ -56,8 +56,8 @@ class Trees:
                 break
             is_left = rows[number, feature] <= self.threshold[node]
             node = np.where(is_split, np.where(is_left, node + 1, self.link[node]), node)
-        found: Array = self.link[node]
-        return found
+        leaves: Array = self.link[node]
+        return leaves
 
 
 def trees_of(grown: Sequence[Any], n_outputs: int) -> Trees:

@@ -49,20 +49,20 @@ class ForestTrial:
         check_rows(self._task, inputs, targets)
         if not len(inputs):
             return Training(math.nan, 0, 0)
-        wanted = targets.numpy()
+        target_values = targets.numpy()
         if self._constants is None:
-            self._constants = constants_of(self._task, inputs, wanted)
+            self._constants = constants_of(self._task, inputs, target_values)
         rows = self._constants.rows(inputs)
-        weights = row_weights(self._task, wanted) if self._parameters.is_balanced else None
+        weights = row_weights(self._task, target_values) if self._parameters.is_balanced else None
         rng = np.random.default_rng(seed)
         grown, sums = [], np.zeros((min(len(rows), LOSS_ROWS), self._task.n_outputs))
         for _ in range(self._parameters.trees_per_epoch):
-            grown.append(self._grown(rows, wanted, weights, rng))
+            grown.append(self._grown(rows, target_values, weights, rng))
             answers = grown[-1].tree_.predict(rows[: len(sums)]).reshape(len(sums), -1)
             sums += of_all_classes(grown[-1], answers, self._task.n_outputs)
             pause()
         self._append(trees_of(grown, self._task.n_outputs))
-        loss = measured_loss(self._task, measure(self._task, sums / len(grown), wanted[: len(sums)]))
+        loss = measured_loss(self._task, measure(self._task, sums / len(grown), target_values[: len(sums)]))
         return Training(loss, len(rows), len(grown))
 
     def outputs(self, inputs: Rows) -> Array:
@@ -85,15 +85,15 @@ class ForestTrial:
 
     def restore(self, state: checkpoint.Checkpoint) -> None:
         """Restore a state. Raises CorruptCheckpoint."""
-        found: dict[str, dict[str, Array]] = {}
+        epochs: dict[str, dict[str, Array]] = {}
         for key, array in state.arrays.items():
             epoch, _, name = key.partition("/")
-            found.setdefault(epoch, {})[name] = array
-        if found:
-            self._constants = constants_from(found.pop(_COLUMNS, {}), self._task)
+            epochs.setdefault(epoch, {})[name] = array
+        if epochs:
+            self._constants = constants_from(epochs.pop(_COLUMNS, {}), self._task)
         shape = self._task.n_features, self._task.n_outputs
-        for epoch in sorted(found):
-            self._append(checked_trees(found[epoch], *shape))
+        for epoch in sorted(epochs):
+            self._append(checked_trees(epochs[epoch], *shape))
 
     def _append(self, trees: Trees) -> None:
         """Add the trees of an epoch."""

@@ -56,18 +56,18 @@ def build_lightgbm(task: Task, config: Config) -> LightGBMParameters:
 
 def constraints(task: Task, config: Config) -> dict[str, JSON]:
     """Return what trees may not do, by the number of each column."""
-    found: dict[str, JSON] = {}
+    parameters: dict[str, JSON] = {}
     rising, falling = config.names("increasing"), config.names("decreasing")
     if rising or falling:
         signs = [(not c.part) * ((c.field in rising) - (c.field in falling)) for c in task.layout]
-        found["monotone_constraints"] = signs
+        parameters["monotone_constraints"] = signs
     groups = config.groups("interactions")
     if groups:
         others = {column.field for column in task.layout} - {name for group in groups for name in group}
         every = [*groups, *([name] for name in sorted(others))]
         columns = [[k for k, column in enumerate(task.layout) if column.field in group] for group in every]
-        found["interaction_constraints"] = columns
-    return found
+        parameters["interaction_constraints"] = columns
+    return parameters
 
 
 def lightgbm_objection(task: Task, config: Config) -> str | None:

@@ -49,8 +49,8 @@ def binned(
 
         categories = [k for k, column in enumerate(task.layout) if column.kind == "category"]
         rows = inputs.reshape(len(inputs), -1).numpy()
-        wanted = targets.numpy() if transform is None else transform.forward(targets.numpy())
-        data = lightgbm.Dataset(rows, wanted, params={**parameters.rows, **QUIET}, categorical_feature=categories)
+        learnt = targets.numpy() if transform is None else transform.forward(targets.numpy())
+        data = lightgbm.Dataset(rows, learnt, params={**parameters.rows, **QUIET}, categorical_feature=categories)
         return _Binned(inputs, targets, data.construct())
 
     key = (id(inputs), id(targets), transform, tuple(sorted(parameters.rows.items())))

@@ -46,27 +46,23 @@ def grown(data: lightgbm.Dataset, parameters: Mapping[str, JSON], n_rounds: int,
             if is_over:
                 break
     except lightgbm.basic.LightGBMError as error:
-        raise _failure(error) from error
+        if says_exhausted(str(error)):
+            raise MemoryError from error
+        raise TrialFailed(f"trees cannot be grown: {error}") from error
     return booster
-
-
-def _failure(error: Exception) -> Exception:
-    if says_exhausted(str(error)):
-        return MemoryError()
-    return TrialFailed(f"trees cannot be grown: {error}")
 
 
 def scores_of(booster: lightgbm.Booster, n_margins: int) -> Array:
     """Return the margins of its training rows, float64 (n, n_margins), as they were added up in training."""
-    found: list[Array] = []
+    margins: list[Array] = []
 
     def see(scores: Array, data: object) -> list[Any]:
-        found.append(np.array(scores, np.float64))
+        margins.append(np.array(scores, np.float64))
         return []
 
     booster.reset_parameter({"objective": "none"})  # otherwise they would be turned into probabilities
     booster.eval_train(see)
-    return found[0].reshape(-1, n_margins, order="F") if found[0].ndim == 1 else found[0]
+    return margins[0].reshape(-1, n_margins, order="F") if margins[0].ndim == 1 else margins[0]
 
 
 def text_of(booster: lightgbm.Booster) -> str:
@@ -114,19 +110,13 @@ def add_trees(trees: GrownTrees, inputs: Rows, margins: Array, pause: Pause) -> 
     """Add the trees' values for each row, one tree after the other."""
     n_margins = margins.shape[1]
     # Not the library's own sums: it adds the trees of all rounds first and the margin last, which rounds otherwise.
-    values = _leaf_values(trees.text)
+    lines, name = trees.text.splitlines(), "leaf_value="
+    values = [np.array(line.removeprefix(name).split(), np.float64) for line in lines if line.startswith(name)]
     for rows in _chunks(len(inputs)):
         leaves = trees.leaves(matrix(inputs[rows]), n_threads())
         for tree, of_leaf in enumerate(values):
             margins[rows, tree % n_margins] += of_leaf[leaves[:, tree]]
         pause()
-
-
-def _leaf_values(text: str) -> list[Array]:
-    """Return the values of the leaves of each tree, as its text says them."""
-    lines = text.splitlines()
-    name = "leaf_value="
-    return [np.array(line.removeprefix(name).split(), np.float64) for line in lines if line.startswith(name)]
 
 
 def _chunks(n_rows: int) -> list[slice]:

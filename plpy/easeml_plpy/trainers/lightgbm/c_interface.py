@@ -65,10 +65,10 @@ def _call(name: str, *arguments: object) -> None:
 
 def _raise() -> NoReturn:
     """Raise what the library says of the call that has just failed."""
-    said = _library().LGBM_GetLastError().decode(errors="replace")
-    if says_exhausted(said):
+    message = _library().LGBM_GetLastError().decode(errors="replace")
+    if says_exhausted(message):
         raise MemoryError
-    raise LightGBMFailure(said)
+    raise LightGBMFailure(message)
 
 
 class GrownTrees:
@@ -104,21 +104,21 @@ class GrownTrees:
         A deep tree takes up to a second, in which nothing interrupts the library: so a round is asked at a time.
         """
         width = rows.shape[1] + 1
-        found = np.zeros((len(rows), self._n_margins * width))
+        values = np.zeros((len(rows), self._n_margins * width))
         for place in range(self._n_trees // self._n_margins):
-            found += self._predicted(rows, CONTRIBUTIONS, n_threads, self._n_margins * width, rounds=(place, 1))
-        return found.reshape(len(rows), self._n_margins, width)
+            values += self._predicted(rows, CONTRIBUTIONS, n_threads, self._n_margins * width, rounds=(place, 1))
+        return values.reshape(len(rows), self._n_margins, width)
 
     def _predicted(
         self, rows: Array, kind: int, n_threads: int, width: int, *, rounds: tuple[int, int] = (0, -1)
     ) -> Array:
         """Ask for rows; `rounds` are the first one and how many, -1 for all."""
         data = np.ascontiguousarray(rows, np.float64)  # the library reads from its address
-        found = np.empty((len(data), width))
+        values = np.empty((len(data), width))
         how = (1, kind, *rounds, f"num_threads={n_threads} verbosity=-1".encode())  # row by row
-        into = byref(self._written), found.ctypes.data_as(_DOUBLES)
+        into = byref(self._written), values.ctypes.data_as(_DOUBLES)
         _call("LGBM_BoosterPredictForMat", self._handle, data.ctypes.data, FLOAT64, *data.shape, *how, *into)
-        return found
+        return values
 
     def _sums_of_row(self, rows: Array) -> Array:
         """Return the sums of one row. The call's buffers stay in place, because asking numpy for an address takes as

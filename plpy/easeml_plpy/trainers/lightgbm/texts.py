@@ -42,15 +42,15 @@ def check_trees(text: str, n_features: int, n_margins: int) -> None:
     _demand(PLAIN.fullmatch(text) is not None, "there are other characters than those of numbers and names")
     check_text(text)
     header, *trees = text.removesuffix(END_OF_TREES).split("\n\nTree=")
-    told = _entries(header.removeprefix("tree\n"), HEADER)
+    fields = _entries(header.removeprefix("tree\n"), HEADER)
     expected = {"num_class": n_margins, "num_tree_per_iteration": n_margins, "max_feature_idx": n_features - 1}
     for name, value in {**expected, "version": "v4", "label_index": 0}.items():
-        _demand(told.get(name) == str(value), f"{name} is {told.get(name)!r}, expected {value}")
+        _demand(fields.get(name) == str(value), f"{name} is {fields.get(name)!r}, expected {value}")
     objectives = ("custom", "regression", "binary sigmoid:1", f"multiclass num_class:{n_margins}")
-    _demand(told.get("objective", "custom") in objectives, f"the objective is {told.get('objective')!r}")
-    names, ranges = told.get("feature_names", "").split(" "), told.get("feature_infos", "").split(" ")
+    _demand(fields.get("objective", "custom") in objectives, f"the objective is {fields.get('objective')!r}")
+    names, ranges = fields.get("feature_names", "").split(" "), fields.get("feature_infos", "").split(" ")
     _demand(len(names) == len(ranges) == n_features, f"features are not {n_features}")
-    _check_sizes(told["tree_sizes"], trees)
+    _check_sizes(fields["tree_sizes"], trees)
     _demand(len(trees) % n_margins == 0, "a round has too few trees")
     for number, tree in enumerate(trees):
         place, _, entries = tree.partition("\n")
@@ -58,35 +58,33 @@ def check_trees(text: str, n_features: int, n_margins: int) -> None:
         _check_tree(_entries(entries, {*PER_LEAF, *PER_NODE, *SINGLE, *CATEGORIES}), n_features)
 
 
-def _check_sizes(told: str, trees: Sequence[str]) -> None:
-    """Check the sizes: LightGBM reads each tree by itself, from the place where the sizes of earlier trees put its
-    beginning.
-    """
+def _check_sizes(sizes_text: str, trees: Sequence[str]) -> None:
+    """Check the sizes of trees: LightGBM adds up those of the earlier trees to find where a tree begins."""
     sizes = [len(f"Tree={tree}\n\n") for tree in trees]
     sizes[-1] -= len("\n\n")  # the end stands in the place of what parts trees
-    _demand(told == " ".join(map(str, sizes)), "a tree is not where its size says")
+    _demand(sizes_text == " ".join(map(str, sizes)), "a tree is not where its size says")
 
 
-def _check_tree(told: Mapping[str, str], n_features: int) -> None:
-    single = {name: _numbers(told, name, np.float64, 1)[0] for name in SINGLE}
+def _check_tree(fields: Mapping[str, str], n_features: int) -> None:
+    single = {name: _numbers(fields, name, np.float64, 1)[0] for name in SINGLE}
     n_leaves, n_sets = int(single["num_leaves"]), int(single["num_cat"])
     _demand(1 <= n_leaves <= MOST_LEAVES and n_sets >= 0 and single["is_linear"] == 0, "a tree is of an unknown kind")
     for name in PER_LEAF:
         if n_leaves > 1 or name == "leaf_value":
-            _numbers(told, name, np.float64, n_leaves)
+            _numbers(fields, name, np.float64, n_leaves)
     if n_leaves == 1:
         _demand(n_sets == 0, "a tree without splits has categories")
         return
-    found = {name: _numbers(told, name, np.float64, n_leaves - 1) for name in PER_NODE}
-    _check_links(found["left_child"], found["right_child"])
-    features, kinds = found["split_feature"], found["decision_type"]
+    nodes = {name: _numbers(fields, name, np.float64, n_leaves - 1) for name in PER_NODE}
+    _check_links(nodes["left_child"], nodes["right_child"])
+    features, kinds = nodes["split_feature"], nodes["decision_type"]
     _demand(_are_whole(features, 0, n_features), "a tree splits by a feature that is not there")
     _demand(_are_whole(kinds, 0, 16), "a tree has a split of an unknown kind")
-    _check_sets(told, found["threshold"][kinds % 2 == 1], n_sets)
+    _check_sets(fields, nodes["threshold"][kinds % 2 == 1], n_sets)
 
 
 def _check_links(left: Array, right: Array) -> None:
-    """A child is a later node, or a leaf as -1 - its number; each is the child of one node, so a walk ends."""
+    """Check that each child is a later node or a leaf (-1 - its number), and of one node only: so a walk ends."""
     nodes = np.arange(len(left))
     for children in (left, right):
         _demand(_are_whole(children, -(len(nodes) + 1), len(nodes)), "a tree has a child that is not there")
@@ -101,35 +99,35 @@ def _check_links(left: Array, right: Array) -> None:
     _demand(max(depth) <= MOST_DEPTH, f"a tree is more than {MOST_DEPTH} splits deep")
 
 
-def _check_sets(told: Mapping[str, str], wanted: Array, n_sets: int) -> None:
+def _check_sets(fields: Mapping[str, str], sets: Array, n_sets: int) -> None:
     """Check sets of categories: words of bits, with boundaries that say where each begins."""
     if not n_sets:
-        _demand(not len(wanted), "a tree splits by categories that are not there")
+        _demand(not len(sets), "a tree splits by categories that are not there")
         return
-    boundaries = _numbers(told, "cat_boundaries", np.float64, n_sets + 1)
-    most = len(told.get("cat_threshold", "").split(" "))
+    boundaries = _numbers(fields, "cat_boundaries", np.float64, n_sets + 1)
+    most = len(fields.get("cat_threshold", "").split(" "))
     _demand(_are_whole(boundaries, 0, most + 1), "a tree has sets of categories that are not there")
     _demand(boundaries[0] == 0 and boundaries[-1] == most and bool((np.diff(boundaries) > 0).all()), "sets overlap")
-    _demand(_are_whole(_numbers(told, "cat_threshold", np.float64, most), 0, 1 << 32), "a set is no number")
-    _demand(_are_whole(wanted, 0, n_sets), "a tree splits by a set that is not there")
+    _demand(_are_whole(_numbers(fields, "cat_threshold", np.float64, most), 0, 1 << 32), "a set is no number")
+    _demand(_are_whole(sets, 0, n_sets), "a tree splits by a set that is not there")
 
 
 def _are_whole(numbers: Array, low: int, end: int) -> bool:
     return bool(((numbers == np.floor(numbers)) & (numbers >= low) & (numbers < end)).all())
 
 
-def _entries(text: str, known: frozenset[str] | set[str]) -> dict[str, str]:
+def _entries(text: str, names: frozenset[str] | set[str]) -> dict[str, str]:
     """Return `name=value` lines by name; each name may occur once."""
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     for line in filter(None, text.split("\n")):
         name, is_set, value = line.partition("=")
-        _demand(bool(is_set) and name in known and name not in found, f"a line begins with {name[:40]!r}")
-        found[name] = value
-    return found
+        _demand(bool(is_set) and name in names and name not in entries, f"a line begins with {name[:40]!r}")
+        entries[name] = value
+    return entries
 
 
-def _numbers(told: Mapping[str, str], name: str, dtype: type[np.float64], n: int) -> Array:
-    value = told.get(name, "")
+def _numbers(fields: Mapping[str, str], name: str, dtype: type[np.float64], n: int) -> Array:
+    value = fields.get(name, "")
     words = value.split(" ")
     _demand(len(words) == n, f"{name} has {len(words)} numbers, expected {n}")
     _demand((NUMBERS if name in REAL else WHOLE_NUMBERS).fullmatch(value) is not None, f"{name} is no number")
@@ -140,8 +138,4 @@ def _numbers(told: Mapping[str, str], name: str, dtype: type[np.float64], n: int
 
 def _demand(is_so: bool, otherwise: str) -> None:
     if not is_so:
-        raise _corrupt(otherwise)
-
-
-def _corrupt(what: str) -> CorruptCheckpoint:
-    return CorruptCheckpoint(f"trees cannot be read: {what}")
+        raise CorruptCheckpoint(f"trees cannot be read: {otherwise}")

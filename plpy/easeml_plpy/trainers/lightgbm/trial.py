@@ -49,12 +49,14 @@ class LightGBMTrial:
     def train(self, inputs: torch.Tensor, targets: torch.Tensor, *, seed: int, pause: Pause) -> Training:
         """See LiveTrial. Adds the trees of one epoch."""
         check_rows(self._task, inputs, targets)
-        parameters, wanted = self._parameters, self._learnt(targets.numpy())
+        parameters, learnt = self._parameters, targets.numpy()
+        if self._transform is not None:
+            learnt = self._transform.forward(learnt)
         if not len(inputs):
             return Training(math.nan, 0, 0)
-        weights = row_weights(self._task, wanted) if parameters.is_balanced else None
+        weights = row_weights(self._task, learnt) if parameters.is_balanced else None
         if not self._base:
-            self._base = base_margins(self._task, wanted, weights)
+            self._base = base_margins(self._task, learnt, weights)
         before = self._training_margins(inputs, pause)
         data = binned(self._task, parameters, inputs, targets, self._transform)
         # Trials share these rows, and set_weight(None) would leave the weights of the last one there.
@@ -68,7 +70,7 @@ class LightGBMTrial:
             )
         self._append(boosters.text_of(booster))
         self._lineage.keep("train", inputs, margins)
-        return Training(loss_mean(self._task, margins, wanted), len(inputs), booster.current_iteration())
+        return Training(loss_mean(self._task, margins, learnt), len(inputs), booster.current_iteration())
 
     def outputs(self, inputs: Rows) -> Array:
         """See LiveTrial."""
@@ -93,11 +95,11 @@ class LightGBMTrial:
         check_inputs(self._task, inputs)
         if not self._base:
             raise NotReady("this trial has not been trained yet")
-        found = np.zeros((len(inputs), self._parameters.n_margins, self._task.n_features + 1))
-        found[:, :, -1] = self._base
+        values = np.zeros((len(inputs), self._parameters.n_margins, self._task.n_features + 1))
+        values[:, :, -1] = self._base
         for epoch in range(len(self._texts)):
-            found += boosters.contributions(self._booster(epoch), inputs)
-        return found
+            values += boosters.contributions(self._booster(epoch), inputs)
+        return values
 
     def dump(self) -> bytes:
         """See LiveTrial."""
@@ -117,9 +119,6 @@ class LightGBMTrial:
         """Add the trees of an epoch."""
         self._texts.append(text)
         self._lineage.add([np.array(self._base).tobytes(), text.encode()])
-
-    def _learnt(self, targets: Array) -> Array:
-        return targets if self._transform is None else self._transform.forward(targets)
 
     def _answers(self, margins: Array) -> Array:
         return outputs_of(self._task, margins if self._transform is None else self._transform.inverse(margins))

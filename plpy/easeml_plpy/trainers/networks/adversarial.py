@@ -26,14 +26,14 @@ class AdversarialTrial(TorchTrial):
         self._adversaries = module
         self._closeness = blueprint.config.number("closeness")
 
-    def gradients(self, network: nn.Module, batch: torch.Tensor, wanted: torch.Tensor, weight: float) -> torch.Tensor:
+    def gradients(self, network: nn.Module, batch: torch.Tensor, targets: torch.Tensor, weight: float) -> torch.Tensor:
         """Train the critic by a step of its own, then give the generator its gradients; return the squared error.
 
         The generator is to fool the critic, and to come close to what is wanted: `closeness` weighs the mean distance.
         """
         both = self._adversaries
         made = both.generator(batch)
-        real, fake = both.judged(batch, wanted), both.judged(batch, made.detach())
+        real, fake = both.judged(batch, targets), both.judged(batch, made.detach())
         critic_loss = functional.mse_loss(real, torch.ones_like(real)) + functional.mse_loss(
             fake, torch.zeros_like(fake)
         )
@@ -41,7 +41,7 @@ class AdversarialTrial(TorchTrial):
         self.apply_gradients()
         judged = both.judged(batch, made)
         fooled = functional.mse_loss(judged, torch.ones_like(judged))
-        (fooled + self._closeness * functional.l1_loss(made, wanted)).backward()  # type: ignore[no-untyped-call]
+        (fooled + self._closeness * functional.l1_loss(made, targets)).backward()  # type: ignore[no-untyped-call]
         for parameter in both.critic.parameters():
             parameter.grad = None
-        return functional.mse_loss(made, wanted)
+        return functional.mse_loss(made, targets)

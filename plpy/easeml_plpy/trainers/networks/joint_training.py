@@ -77,8 +77,8 @@ def train_jointly(
         losses, sizes = [], []
         for step in range(first, min(first + CHECK_STEPS, steps.n_steps)):
             start, stop = steps.bounds(rank, step)
-            batch, wanted = _batch(inputs, targets, order[start:stop])
-            losses.append(live.step(network, batch, wanted, weight=steps.weight(rank, step)))
+            batch, batch_targets = _batch(inputs, targets, order[start:stop])
+            losses.append(live.step(network, batch, batch_targets, weight=steps.weight(rank, step)))
             sizes.append(stop - start)
             pause()
         _let_device_finish(live.device, pause)

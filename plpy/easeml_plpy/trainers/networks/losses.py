@@ -71,7 +71,7 @@ def series_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 def stacked_losses(losses: Sequence[Loss], outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the loss (k,) of each of k networks: outputs (k, n, [members,] n_outputs) against targets (k, n)."""
     if any(loss.is_weighted for loss in losses):
-        return torch.stack([loss(*own) for loss, *own in zip(losses, outputs, targets, strict=True)])
+        return torch.stack([loss(*rows) for loss, *rows in zip(losses, outputs, targets, strict=True)])
     if outputs.dim() == 4:
         targets = targets.unsqueeze(2).expand(outputs.shape[:3])
     of_rows = losses[0].of_each_row(outputs.flatten(0, -2), targets.flatten())

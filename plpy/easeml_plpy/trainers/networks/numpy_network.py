@@ -73,10 +73,10 @@ def restored_network(blueprint: Blueprint, state: checkpoint.Checkpoint) -> Nump
 def _weights(blueprint: Blueprint, state: checkpoint.Checkpoint) -> Weights:
     """Return the weights that answer: the averages if there are any."""
     is_averaged = "averaging" in blueprint.config and blueprint.config.number("averaging") > 0
-    wanted = (MODULE, AVERAGE) if is_averaged else (MODULE,)
+    prefixes = (MODULE, AVERAGE) if is_averaged else (MODULE,)
     return {
         name.removeprefix(prefix): array
-        for prefix in wanted
+        for prefix in prefixes
         for name, array in state.arrays.items()
         if name.startswith(prefix)
     }

@@ -2,8 +2,8 @@
 
 A trial of the stack takes the steps that it would take alone, over its own rows in its own order, with its own rates;
 its state differs by rounding only. Its result depends on the size of the stack and on its place in it, but not on the
-others' numbers: one that diverges does not affect them. So a stack of copies of one trial repeats its states. Whole
-batches are computed together, as many as the trial with the fewest rows has; each trial does the rest alone.
+others' numbers: one that diverges does not affect them. So a stack of copies of one trial repeats its states. The stack
+trains on the batches that are complete for all its trials. Each trial then trains on the rest of its rows alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def stack_key(trial: TorchTrial) -> Hashable:
 
 def n_common_steps(trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> int:
     """Count the whole batches that all passes have."""
-    return min(len(each.inputs) // trial.batch_size for trial, each in zip(trials, passes, strict=True))
+    return min(len(visit.inputs) // trial.batch_size for trial, visit in zip(trials, passes, strict=True))
 
 
 def train_stacked(
@@ -57,8 +57,8 @@ def train_stacked(
     Raises NotStackable, MemoryError and RuntimeError before anything has changed, ShapeMismatch and InvalidData; and
     TrialFailed if trials have trained only a part of their passes.
     """
-    for trial, own in zip(trials, passes, strict=True):
-        check_rows(trial.task, own.inputs, own.targets)
+    for trial, visit in zip(trials, passes, strict=True):
+        check_rows(trial.task, visit.inputs, visit.targets)
     stack = Stack(trials, passes)
     losses = stack.train(n_steps, pause)
     try:
@@ -68,13 +68,13 @@ def train_stacked(
         raise TrialFailed(f"trials that trained together could not go on alone: {error}") from error
 
 
-def repeat_stacked(trial: TorchTrial, own: Pass, stack: Sequence[int], pause: Pause) -> None:
+def repeat_stacked(trial: TorchTrial, visit: Pass, stack: Sequence[int], pause: Pause) -> None:
     """Train a trial as it trained in a stack of a given size, at a given place, for a number of steps. Raises
     TrialFailed.
     """
     width, place, n_steps = stack
-    trials = [trial if each == place else copy.deepcopy(trial) for each in range(width)]
-    again = Stack(trials, [own] * width)
+    trials = [trial if number == place else copy.deepcopy(trial) for number in range(width)]
+    again = Stack(trials, [visit] * width)
     losses = again.train(n_steps, pause)
     again.put_back()
     training = again.finish(place, list(losses[:, place]), pause)
@@ -83,7 +83,7 @@ def repeat_stacked(trial: TorchTrial, own: Pass, stack: Sequence[int], pause: Pa
 
 
 class Stack:
-    """The numbers of all trials side by side; the trials have their own back after `put_back`."""
+    """The weights of all trials side by side; `put_back` returns its own to each trial."""
 
     def __init__(self, trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> None:
         self._trials, self._passes = trials, passes
@@ -94,20 +94,20 @@ class Stack:
         self._leaves = self._layout.stacked(self._weights)
         self._gradients = self._layout.zeros()
         # One for each trial: dropout alone draws from the stream that `begin_pass` seeds, and must draw the same here.
-        self._generators = [torch.Generator().manual_seed(each.seed) for each in passes]
+        self._generators = [torch.Generator().manual_seed(visit.seed) for visit in passes]
         self._network = StackedNetwork([trial.module for trial in trials], self._leaves, self._generators)
         self._optimizer = StackedOptimizer(
             [trial.descent for trial in trials], self._layout, [trial.optimizer_slots() for trial in trials]
         )
         averages = [list(trial.averages().values()) for trial in trials]
         self._averages = self._layout.filled(averages) if any(averages) else None
-        self._orders = [visit_order(len(each.inputs), each.seed).to(self._layout.device) for each in passes]
+        self._orders = [visit_order(len(visit.inputs), visit.seed).to(self._layout.device) for visit in passes]
         self._n_steps = 0
 
     def train(self, n_steps: int, pause: Pause) -> torch.Tensor:
         """Do a number of steps of every trial; return the losses, (n_steps, trials)."""
-        for trial, own in zip(self._trials, self._passes, strict=True):
-            trial.begin_pass(own.targets.to(trial.device), own.seed)
+        for trial, visit in zip(self._trials, self._passes, strict=True):
+            trial.begin_pass(visit.targets.to(trial.device), visit.seed)
         self._optimizer.begin(self._rates(n_steps))
         shares = self._shares(n_steps) if self._averages is not None else None
         losses = []
@@ -126,22 +126,22 @@ class Stack:
 
     @torch.no_grad()
     def put_back(self) -> None:
-        """Give each trial its numbers, and the steps that it has done."""
+        """Give each trial its weights, and count the steps that it has done."""
         for place, trial in enumerate(self._trials if self._n_steps else ()):
             averages = None if self._averages is None else self._layout.parts(self._averages, place)
             weights, slots = self._layout.parts(self._weights, place), self._optimizer.slots(place)
             trial.take_over(weights, slots, averages, n_steps=self._n_steps)
 
     def finish(self, place: int, losses: list[torch.Tensor], pause: Pause) -> Training | TrialFailed:
-        """Do the rest of a trial's pass alone, and return the result of the whole pass."""
-        trial, own, n_steps = self._trials[place], self._passes[place], self._n_steps
-        n_done, n_rows = n_steps * self._batch_size, len(own.inputs)
+        """Train a trial alone on the rest of its pass, and return the result of the whole pass."""
+        trial, visit, n_steps = self._trials[place], self._passes[place], self._n_steps
+        n_done, n_rows = n_steps * self._batch_size, len(visit.inputs)
         try:
             loss_sum = math.fsum(trial.checked(losses)) * self._batch_size if losses else 0.0
-            # The trial's dropout goes on where the stack's stopped.
+            # The trial's dropout continues the random stream where the stack stopped.
             torch.set_rng_state(self._generators[place].get_state())
             rest = self._orders[place][n_done:]
-            loss_sum += trial.train_rows(own.inputs.to(trial.device), own.targets.to(trial.device), rest, pause)
+            loss_sum += trial.train_rows(visit.inputs.to(trial.device), visit.targets.to(trial.device), rest, pause)
             trial.check_parameters()
         except TrialFailed as failure:
             return failure
@@ -156,16 +156,16 @@ class Stack:
         """Do one step of every trial; return their losses, (trials,)."""
         losses = stacked_losses([trial.loss for trial in self._trials], self._network(inputs), targets)
         # No network's loss depends on another's weights, so the gradient of the sum holds the gradient of each.
-        found = torch.autograd.grad(losses.sum(), list(self._leaves.values()))
-        self._optimizer.step(number, self._weights, self._layout.joined(found, self._gradients))
+        gradients = torch.autograd.grad(losses.sum(), list(self._leaves.values()))
+        self._optimizer.step(number, self._weights, self._layout.joined(gradients, self._gradients))
         return losses.detach()
 
     def _rows(self, first: int, last: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the rows of some steps, (trials, rows, ...), each trial's in its own order."""
-        wanted = slice(first * self._batch_size, last * self._batch_size)
+        rows = slice(first * self._batch_size, last * self._batch_size)
         device, pairs = self._layout.device, list(zip(self._passes, self._orders, strict=True))
-        inputs = torch.stack([own.inputs.to(device)[order[wanted]] for own, order in pairs])
-        return inputs, torch.stack([own.targets.to(device)[order[wanted]] for own, order in pairs])
+        inputs = torch.stack([visit.inputs.to(device)[order[rows]] for visit, order in pairs])
+        return inputs, torch.stack([visit.targets.to(device)[order[rows]] for visit, order in pairs])
 
     def _chunk_steps(self) -> int:
         """Return for how many steps to gather rows at once."""
@@ -182,5 +182,4 @@ class Stack:
         """Return how far averages go towards the weights after each step, (n_steps, trials, 1)."""
         pairs = [(trial.descent.averaging, trial.n_steps) for trial in self._trials]
         shares = [[share_at(keep, before + step) for keep, before in pairs] for step in range(1, n_steps + 1)]
-        found = torch.tensor(shares, device=self._layout.device, dtype=self._layout.dtype)
-        return found.view(n_steps, len(pairs), 1)
+        return torch.tensor(shares, device=self._layout.device, dtype=self._layout.dtype).view(n_steps, len(pairs), 1)

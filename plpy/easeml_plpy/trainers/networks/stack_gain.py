@@ -35,10 +35,10 @@ class StackGains:
 
 def measured_gain(trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> float:
     """Return how many times faster a step of all trials is together; the trials stay unchanged."""
-    stack, own = Stack(trials, passes), passes[0]
+    stack, visit = Stack(trials, passes), passes[0]
     alone, n_rows = copy.deepcopy(trials[0]), PROBE_STEPS * trials[0].batch_size
-    device, order = alone.device, visit_order(n_rows, own.seed)
-    inputs, targets, order = (each[:n_rows].to(device) for each in (own.inputs, own.targets, order))
+    device, order = alone.device, visit_order(n_rows, visit.seed)
+    inputs, targets, order = (tensor[:n_rows].to(device) for tensor in (visit.inputs, visit.targets, order))
     # On a busy processor the longer of two pieces of work waits the more often: only what it computes counts.
     clock = time.thread_time if device.type == "cpu" else time.perf_counter
     together = _quickest(lambda: stack.train(PROBE_STEPS, no_pause).tolist(), clock)
@@ -47,7 +47,7 @@ def measured_gain(trials: Sequence[TorchTrial], passes: Sequence[Pass]) -> float
 
 
 def _quickest(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Return the seconds of a clock that work takes at least."""
+    """Return the least time that the work takes, in seconds of a clock."""
     seconds = math.inf
     for _ in range(N_PROBES):
         started = clock()

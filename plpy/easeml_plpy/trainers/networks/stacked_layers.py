@@ -116,19 +116,19 @@ class StackedNetwork:
 
     def _any(self, module: nn.Module, name: str) -> Layer:
         """Return a layer that is computed network by network inside one operation."""
-        if any(_dropped_share(each, f"{name}{inner}") for each in self._modules for inner in _dropouts(module)):
+        if any(_dropped_share(network, f"{name}{inner}") for network in self._modules for inner in _dropouts(module)):
             raise NotStackable(f"{type(module).__name__} draws numbers inside")
-        if any(isinstance(each, OF_ITS_BATCH) for each in module.modules()):
+        if any(isinstance(layer, OF_ITS_BATCH) for layer in module.modules()):
             raise NotStackable(f"{type(module).__name__} computes a batch of one network only")
-        if any(isinstance(each, nn.EmbeddingBag) for each in module.modules()):
+        if any(isinstance(layer, nn.EmbeddingBag) for layer in module.modules()):
             raise NotStackable("torch sums vectors of tokens for one network at a time")
 
         def alone(parameters: Parameters, rows: torch.Tensor) -> torch.Tensor:
             made: torch.Tensor = functional_call(module, dict(parameters), (rows,))
             return made
 
-        own = {key.removeprefix(name): value for key, value in self._parameters.items() if key.startswith(name)}
-        return partial(vmap(alone), own)
+        stacked = {key.removeprefix(name): value for key, value in self._parameters.items() if key.startswith(name)}
+        return partial(vmap(alone), stacked)
 
 
 def _one_after_another(layers: Sequence[Layer]) -> Layer:
@@ -142,10 +142,10 @@ def _one_after_another(layers: Sequence[Layer]) -> Layer:
 
 def _dropouts(module: nn.Module) -> list[str]:
     """Return the names of the layers inside that drop numbers."""
-    return [name for name, each in module.named_modules() if isinstance(each, nn.Dropout)]
+    return [name for name, layer in module.named_modules() if isinstance(layer, nn.Dropout)]
 
 
 def _dropped_share(module: nn.Module, name: str) -> float:
     """Return the share that a network's layer drops; 0 if it has no such layer."""
-    found = dict(module.named_modules()).get(name)
-    return found.p if isinstance(found, nn.Dropout) else 0.0
+    layer = dict(module.named_modules()).get(name)
+    return layer.p if isinstance(layer, nn.Dropout) else 0.0

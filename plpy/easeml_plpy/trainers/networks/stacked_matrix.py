@@ -38,8 +38,8 @@ class RowsOfNumbers:
     def filled(self, parts: Sequence[Sequence[torch.Tensor | None]]) -> torch.Tensor:
         """Return rows made of each network's tensors, in the order of the names; zeros for a missing tensor."""
         rows = self.zeros()
-        for place, own in enumerate(parts):
-            for target, part in zip(self.parts(rows, place), own, strict=False):
+        for place, tensors in enumerate(parts):
+            for target, part in zip(self.parts(rows, place), tensors, strict=False):
                 if part is not None:
                     target.copy_(part)
         return rows

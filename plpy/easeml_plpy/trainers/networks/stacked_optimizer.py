@@ -40,11 +40,11 @@ class StackedOptimizer:
 
     def __init__(self, descents: Sequence[Descent], layout: RowsOfNumbers, slots: Sequence[Sequence[Slots]]) -> None:
         self._kind, self._layout = descents[0].optimizer, layout
-        self._decay = torch.tensor([[each.weight_decay] for each in descents], device=layout.device)
-        self._momentum = torch.tensor([[each.momentum] for each in descents], device=layout.device)
+        self._decay = torch.tensor([[descent.weight_decay] for descent in descents], device=layout.device)
+        self._momentum = torch.tensor([[descent.momentum] for descent in descents], device=layout.device)
         self._has_decay, self._has_momentum = bool(self._decay.any()), bool(self._momentum.any())
         self._names = ("momentum_buffer",) if self._kind == "sgd" else ("exp_avg", "exp_avg_sq")
-        self._kept = [layout.filled([[each.get(name) for each in row] for row in slots]) for name in self._names]
+        self._kept = [layout.filled([[state.get(name) for state in row] for row in slots]) for name in self._names]
         self._n_done = torch.tensor([_n_steps(row) for row in slots], dtype=torch.float64)
         self._spare = layout.zeros()
         self._rates = self._shrinks = self._step_sizes = self._roots = torch.zeros(0)
@@ -97,4 +97,4 @@ class StackedOptimizer:
 
 def _n_steps(slots: Sequence[Slots]) -> float:
     """Return the count of steps, the same for all parameters of a network."""
-    return next((float(each["step"]) for each in slots if "step" in each), 0.0)
+    return next((float(state["step"]) for state in slots if "step" in state), 0.0)

@@ -80,25 +80,25 @@ def _fused(plain: Any, kernel: Any) -> type[Optimizer]:
     class Fused(plain):  # type: ignore[misc]
         def step(self) -> None:
             (group,) = self.param_groups
-            # In any order: no parameter's step depends on another's. To look up each of them would take as long again.
-            known = [(each, slots) for each, slots in self.state.items() if slots and each.grad is not None]
-            n_wanted = sum(each.grad is not None for each in group["params"])
-            if not group["fused"] or not known or len(known) < n_wanted:
+            # In any order: no tensor's step depends on another's. Looking up each of them would take as long again.
+            pairs = [(tensor, slots) for tensor, slots in self.state.items() if slots and tensor.grad is not None]
+            n_with_gradient = sum(tensor.grad is not None for tensor in group["params"])
+            if not group["fused"] or not pairs or len(pairs) < n_with_gradient:
                 super().step()
                 return
-            means, squares, steps = ([slots[name] for _, slots in known] for name in ("exp_avg", "exp_avg_sq", "step"))
+            means, squares, steps = ([slots[name] for _, slots in pairs] for name in ("exp_avg", "exp_avg_sq", "step"))
             beta, beta_of_squares = group["betas"]
             with torch.no_grad():
                 torch._foreach_add_(steps, 1)
                 kernel(
-                    [each for each, _ in known], [each.grad for each, _ in known], means, squares, [], steps,
+                    [tensor for tensor, _ in pairs], [tensor.grad for tensor, _ in pairs], means, squares, [], steps,
                     lr=group["lr"], beta1=beta, beta2=beta_of_squares, weight_decay=group["weight_decay"],
                     eps=group["eps"], amsgrad=False, maximize=False,
                 )  # fmt: skip
 
         def zero_grad(self, set_to_none: bool = True) -> None:
-            for each in self.param_groups[0]["params"]:
-                each.grad = None
+            for parameter in self.param_groups[0]["params"]:
+                parameter.grad = None
 
     return Fused
 

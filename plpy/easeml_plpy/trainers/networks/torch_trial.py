@@ -44,7 +44,7 @@ class TorchTrial:
         self.descent = Descent.of(blueprint.config)
         self.device = torch_device(blueprint.device)
         self.module = module.to(self.device)
-        self.parameter_bytes = sum(each.nbytes for each in module.parameters())
+        self.parameter_bytes = sum(parameter.nbytes for parameter in module.parameters())
         self._optimizer = build_optimizer(self.descent, self.module, self.device)
         self.loss = Loss(self.task, blueprint.config)
         self._transform = target_transform(self.task, blueprint.config)
@@ -72,7 +72,7 @@ class TorchTrial:
         """See AnsweringTrial."""
         check_inputs(self.task, inputs)
         rows = torch.as_tensor(inputs)
-        if self.module.training:  # to tell all layers takes as long as a statement
+        if self.module.training:  # switching all layers takes as long as an SQL statement
             self.module.eval()
         n_rows = max(1, min(ANSWER_ROWS, _OUTPUT_BYTES // _row_bytes(rows)))
         averages = contextlib.nullcontext() if self._averaged is None else self._averaged.in_place()
@@ -118,8 +118,8 @@ class TorchTrial:
         batch_size = self.batch_size
         losses = []
         batches = zip(torch.split(inputs, batch_size), torch.split(targets, batch_size), strict=True)
-        for batch, wanted in batches:
-            losses.append(self.step(self.module, batch, wanted))
+        for batch, batch_targets in batches:
+            losses.append(self.step(self.module, batch, batch_targets))
             pause()
         values = self.checked(losses)
         n_last = len(inputs) - batch_size * (len(values) - 1)
@@ -130,7 +130,9 @@ class TorchTrial:
     def train_rows(self, inputs: torch.Tensor, targets: torch.Tensor, order: torch.Tensor, pause: Pause) -> float:
         """Train on these rows in this order; return the sum of their losses."""
         loss_sum = 0.0
-        for rows in torch.split(order, self._chunk_rows(inputs)) if len(order) else ():
+        # Gather a whole number of batches at once, within 4 MB unless one batch is larger.
+        n_rows = self.batch_size * pass_steps(self.batch_size * _row_bytes(inputs))
+        for rows in torch.split(order, n_rows) if len(order) else ():
             loss_sum += self._train_chunk(inputs[rows], targets[rows], pause)
         return loss_sum
 
@@ -147,7 +149,7 @@ class TorchTrial:
     def optimizer_slots(self) -> list[dict[str, torch.Tensor]]:
         """Return the optimiser state of each parameter; empty before the first step."""
         kept = [self._optimizer.state.get(parameter, {}) for parameter in self.module.parameters()]
-        return [{slot: tensor for slot, tensor in each.items() if tensor is not None} for each in kept]
+        return [{slot: tensor for slot, tensor in slots.items() if tensor is not None} for slots in kept]
 
     def averages(self) -> Mapping[str, torch.Tensor]:
         """Return the averaged weights by the names of the parameters; none without averaging."""
@@ -165,8 +167,8 @@ class TorchTrial:
         parameters = list(self.module.parameters())
         for parameter, new in zip(parameters, weights, strict=True):
             parameter.data.copy_(new)
-        for parameter, own in zip(parameters, slots, strict=False):
-            self._optimizer.state[parameter] = {slot: tensor.clone() for slot, tensor in own.items()}
+        for parameter, parameter_slots in zip(parameters, slots, strict=False):
+            self._optimizer.state[parameter] = {slot: tensor.clone() for slot, tensor in parameter_slots.items()}
         for average, new in zip(self.averages().values(), averages or (), strict=False):
             average.copy_(new)
         self.n_steps += n_steps
@@ -177,7 +179,7 @@ class TorchTrial:
         return self.descent.batch_size
 
     def step(
-        self, network: nn.Module, batch: torch.Tensor, wanted: torch.Tensor, *, weight: float = 1.0
+        self, network: nn.Module, batch: torch.Tensor, targets: torch.Tensor, *, weight: float = 1.0
     ) -> torch.Tensor:
         """Do one step of the optimiser; return the batch's mean loss, still on the device.
 
@@ -188,7 +190,7 @@ class TorchTrial:
             group["lr"] = rate
         try:
             self._optimizer.zero_grad(set_to_none=True)
-            loss = self.gradients(network, batch, wanted, weight)
+            loss = self.gradients(network, batch, targets, weight)
             self._optimizer.step()
         except (MemoryError, RuntimeError) as error:
             if not is_exhausted(error):
@@ -199,9 +201,9 @@ class TorchTrial:
             self._averaged.add(self.n_steps)
         return loss.detach()
 
-    def gradients(self, network: nn.Module, batch: torch.Tensor, wanted: torch.Tensor, weight: float) -> torch.Tensor:
+    def gradients(self, network: nn.Module, batch: torch.Tensor, targets: torch.Tensor, weight: float) -> torch.Tensor:
         """Give parameters the gradients of a batch; return its mean loss."""
-        loss = self.loss(network(batch), wanted)
+        loss = self.loss(network(batch), targets)
         (loss if weight == 1.0 else loss * weight).backward()  # type: ignore[no-untyped-call]
         return loss
 
@@ -219,10 +221,6 @@ class TorchTrial:
 
     def _learning_rate(self, step: int) -> float:
         return self.descent.rate_at(step, self.n_steps_total)
-
-    def _chunk_rows(self, inputs: torch.Tensor) -> int:
-        """Return how many rows to gather at once: a whole number of batches, within 4 MB unless one batch is larger."""
-        return self.batch_size * pass_steps(self.batch_size * _row_bytes(inputs))
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield everything that is stored, by its name in the state."""

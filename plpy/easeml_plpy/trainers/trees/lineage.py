@@ -41,7 +41,7 @@ _MARGINS: Bounded[Margins] = Bounded(KEPT_BYTES, lambda kept: kept.nbytes)
 
 
 class Lineage:
-    """Marks of the epochs so far: each follows from all that was in its epoch and in those before."""
+    """Hashes of the epochs so far: each covers the content of its epoch and of all before."""
 
     def __init__(self) -> None:
         self._marks: list[bytes] = []
@@ -54,13 +54,13 @@ class Lineage:
         self._marks.append(mark.digest())
 
     def kept(self, what: str, inputs: torch.Tensor) -> Margins | None:
-        """Return what was kept for these rows of the latest epoch of which something was.
+        """Return the margins of these rows after the latest epoch of which some were kept.
 
-        It is taken out of the cache: nobody asks for it again, because the present epoch keeps its own.
+        They leave the cache: nobody asks for them again, because the present epoch keeps its own.
         """
-        found = (_MARGINS.pop((what, mark, id(inputs))) for mark in reversed(self._marks))
-        return next((each for each in found if each is not None), None)
+        candidates = (_MARGINS.pop((what, mark, id(inputs))) for mark in reversed(self._marks))
+        return next((margins for margins in candidates if margins is not None), None)
 
     def keep(self, what: str, inputs: torch.Tensor, values: Array) -> None:
-        """Keep what all epochs add up to for these rows."""
+        """Keep the margins of these rows after all epochs."""
         _MARGINS.put((what, self._marks[-1], id(inputs)), Margins(inputs, len(self._marks), values))

@@ -16,7 +16,7 @@ from easeml_plpy.architectures.images.pictures import Picture, picture_of
 from easeml_plpy.catalogue.config_memory import shortage
 from easeml_plpy.columns.encoder import Encoder, LabelTarget, TensorField
 from easeml_plpy.columns.task import Task
-from easeml_plpy.row_forms import task_in, view_of
+from easeml_plpy.row_forms import row_form_of, task_in
 from easeml_plpy.trainers import ARCHITECTURES, trainer_for
 from easeml_plpy.trainers.networks.stack import Pass, train_stacked
 from easeml_plpy.trainers.networks.stacked_layers import NotStackable
@@ -185,7 +185,7 @@ def test_the_encoder_keeps_the_range_that_images_are_scaled_by() -> None:
     )  # fmt: skip
     encoder = Encoder((field,), (8, 8), LabelTarget("kind", "text", ("a", "b")))
     again = Encoder.from_json(encoder.to_json())
-    task = task_in(view_of("standard", again), again)
+    task = task_in(row_form_of("standard", again), again)
     assert task.input_range == (-1.8, 2.0)
     chosen = ARCHITECTURES["nin"]
     config = complete(chosen, {"normalization": "0.2"})

@@ -20,11 +20,11 @@ from easeml_plpy.columns.encoder import (
     TextField,
 )
 from easeml_plpy.columns.encoding import encode, encoded_shape
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.one_row_math import RowNumbers
 from easeml_plpy.columns.target_statistics import MANY, TargetStatistics
 from easeml_plpy.columns.tokens import Tokenizer
-from easeml_plpy.row_forms import VIEWS, task_in, view_of
+from easeml_plpy.row_forms import ROW_FORMS, row_form_of, task_in
 from easeml_plpy.row_forms.table import TABLE, positions
 from easeml_plpy.trainers import ARCHITECTURES
 
@@ -59,13 +59,13 @@ def encoder_of(*inputs: Field) -> Encoder:
     return Encoder(inputs, encoded_shape(inputs), TARGET)
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", ROW_FORMS)
 @pytest.mark.parametrize(("inputs", "rows"), [(MIXED, ROWS), ((IMAGE,), [np.zeros((2, 2, 2), np.uint8)])])
 def test_every_view_has_the_shape_and_the_columns_that_it_declares(
     name: str, inputs: tuple[Field, ...], rows: list[Any]
 ) -> None:
     encoder = encoder_of(*inputs)
-    view = view_of(name, encoder)
+    view = row_form_of(name, encoder)
     task, encoded = task_in(view, encoder), view.encode(encoder, rows, None)
     assert encoded.shape == (2, *task.input_shape)
     assert encoded.dtype == task.input_type
@@ -75,7 +75,7 @@ def test_every_view_has_the_shape_and_the_columns_that_it_declares(
 
 def test_the_standard_view_is_the_encoding_of_before() -> None:
     encoder = encoder_of(*MIXED)
-    view = view_of("standard", encoder)
+    view = row_form_of("standard", encoder)
     assert view.encode(encoder, ROWS, None).tobytes() == encode(encoder, ROWS).tobytes()
     assert (view.shape(encoder), view.layout(encoder)) == (encoder.input_shape, ())
 
@@ -84,23 +84,23 @@ def test_trees_see_numbers_as_they_are_codes_and_the_parts_of_times() -> None:
     encoder = encoder_of(*MIXED)
     known = [5.0, 86400.0 * 31 + 3600 * 7, 1970, 2, 7, 1, 1, 2]
     missing = [np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, 3, 4]
-    np.testing.assert_array_equal(VIEWS["tree"].encode(encoder, ROWS, None), [known, missing])
-    assert VIEWS["tree"].layout(encoder) == (
-        ViewColumn("number", "n"),
-        ViewColumn("number", "t"),
-        ViewColumn("number", "t", "year"),
-        ViewColumn("number", "t", "month"),
-        ViewColumn("number", "t", "hour"),
-        ViewColumn("category", "c", cardinality=3),
-        ViewColumn("number", "v", "0"),
-        ViewColumn("number", "v", "1"),
+    np.testing.assert_array_equal(ROW_FORMS["tree"].encode(encoder, ROWS, None), [known, missing])
+    assert ROW_FORMS["tree"].layout(encoder) == (
+        FormColumn("number", "n"),
+        FormColumn("number", "t"),
+        FormColumn("number", "t", "year"),
+        FormColumn("number", "t", "month"),
+        FormColumn("number", "t", "hour"),
+        FormColumn("category", "c", cardinality=3),
+        FormColumn("number", "v", "0"),
+        FormColumn("number", "v", "1"),
     )
 
 
 def test_a_category_that_training_did_not_know_has_a_code_of_its_own_and_is_not_missing() -> None:
     encoder = encoder_of(TEXT)
     codes = np.array([0, 1, 2, -1], np.int32)
-    np.testing.assert_array_equal(VIEWS["tree"].encode(encoder, [codes], None)[:, 0], [0, 1, 2, np.nan])
+    np.testing.assert_array_equal(ROW_FORMS["tree"].encode(encoder, [codes], None)[:, 0], [0, 1, 2, np.nan])
 
 
 def test_networks_see_positions_among_knots_flags_and_codes() -> None:
@@ -108,16 +108,16 @@ def test_networks_see_positions_among_knots_flags_and_codes() -> None:
     moment = (86400.0 * 31 + 3600 * 7) / 1e9
     known = np.float32([2 / 3, 0, moment, 1, 7, 1, 1 / 4, 2 / 4])
     missing = np.float32([0.5, 1, 0.5, 12, 24, 3, 3 / 4, 4 / 4])
-    np.testing.assert_array_equal(VIEWS["table"].encode(encoder, ROWS, None), [known, missing])
-    assert VIEWS["table"].layout(encoder) == (
-        ViewColumn("number", "n", cardinality=3),
-        ViewColumn("flag", "n"),
-        ViewColumn("number", "t", cardinality=1),
-        ViewColumn("category", "t", "month", 13),
-        ViewColumn("category", "t", "hour", 25),
-        ViewColumn("category", "c", cardinality=4),
-        ViewColumn("number", "v", "0", 1),
-        ViewColumn("number", "v", "1", 1),
+    np.testing.assert_array_equal(ROW_FORMS["table"].encode(encoder, ROWS, None), [known, missing])
+    assert ROW_FORMS["table"].layout(encoder) == (
+        FormColumn("number", "n", cardinality=3),
+        FormColumn("flag", "n"),
+        FormColumn("number", "t", cardinality=1),
+        FormColumn("category", "t", "month", 13),
+        FormColumn("category", "t", "hour", 25),
+        FormColumn("category", "c", cardinality=4),
+        FormColumn("number", "v", "0", 1),
+        FormColumn("number", "v", "1", 1),
     )
 
 
@@ -146,16 +146,16 @@ def test_every_category_of_the_table_view_is_below_its_cardinality() -> None:
     field = replace(TIME, calendar=PARTS)
     encoder = encoder_of(field, TEXT)
     rows = [np.append(moments, np.nan), np.array([0, 1, 2, -1], np.int32)]
-    encoded = VIEWS["table"].encode(encoder, rows, None)
-    for k, column in enumerate(VIEWS["table"].layout(encoder)):
+    encoded = ROW_FORMS["table"].encode(encoder, rows, None)
+    for k, column in enumerate(ROW_FORMS["table"].layout(encoder)):
         if column.kind == "category":
             assert set(encoded[:, k]) <= set(range(column.cardinality))
 
 
 @pytest.mark.parametrize("inputs", [(IMAGE,), (VECTOR,), (replace(NUMBER, knots=()), TEXT)])
 def test_one_array_or_an_encoder_without_knots_has_no_table_view(inputs: tuple[Field, ...]) -> None:
-    assert view_of("table", encoder_of(*inputs)).name == "standard"
-    assert view_of("table", encoder_of(*MIXED)).name == "table"
+    assert row_form_of("table", encoder_of(*inputs)).name == "standard"
+    assert row_form_of("table", encoder_of(*MIXED)).name == "table"
 
 
 WORDS = Tokenizer("words")
@@ -174,10 +174,10 @@ NAMES = CategoricalField(column="m", type="text", missing=(0,), categories=MANY_
 READ = [WORDS.rows(["blue red green", None, "green"], 3), np.array([MANY + 5, -1, 0], np.int32)]
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", ROW_FORMS)
 def test_texts_and_long_dictionaries_are_in_every_view(name: str) -> None:
     encoder = encoder_of(PROSE, NAMES)
-    view = view_of(name, encoder)
+    view = row_form_of(name, encoder)
     assert view.name == name
     task, encoded = task_in(view, encoder), view.encode(encoder, READ, None)
     assert encoded.shape == (3, *task.input_shape)
@@ -194,13 +194,17 @@ def test_the_standard_view_tells_the_commonest_64_categories_apart_however_long_
 
 def test_networks_see_ids_of_tokens_that_training_knew() -> None:
     encoder = encoder_of(PROSE)
-    assert VIEWS["table"].encode(encoder, READ[:1], None).tolist() == [[1, 0, -1, 0], [-1, -1, -1, 1], [-1, -1, -1, 0]]
-    tokens, flag = [ViewColumn("token", "p", str(k), 2) for k in range(3)], ViewColumn("flag", "p")
-    assert VIEWS["table"].layout(encoder) == (*tokens, flag)
+    assert ROW_FORMS["table"].encode(encoder, READ[:1], None).tolist() == [
+        [1, 0, -1, 0],
+        [-1, -1, -1, 1],
+        [-1, -1, -1, 0],
+    ]
+    tokens, flag = [FormColumn("token", "p", str(k), 2) for k in range(3)], FormColumn("flag", "p")
+    assert ROW_FORMS["table"].layout(encoder) == (*tokens, flag)
 
 
 def test_trees_see_how_many_tokens_and_which_of_the_commonest() -> None:
-    found = VIEWS["tree"].encode(encoder_of(PROSE), READ[:1], None)
+    found = ROW_FORMS["tree"].encode(encoder_of(PROSE), READ[:1], None)
     np.testing.assert_array_equal(found, [[3, 1, 1], [np.nan, 0, 0], [1, 0, 0]])
 
 
@@ -209,15 +213,15 @@ def test_trees_see_mean_targets_out_of_fold() -> None:
     targets.add(*targets.look(READ[1], np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 2])))
     encoder, codes = encoder_of(replace(NAMES, targets=targets)), READ[1]
     for folds in (None, np.array([0, 1, 2])):
-        found = VIEWS["tree"].encode(encoder, [codes], folds)
+        found = ROW_FORMS["tree"].encode(encoder, [codes], folds)
         np.testing.assert_array_equal(found[:, 1:], targets.encode(codes, folds))
-    assert [column.part for column in VIEWS["tree"].layout(encoder)] == ["", "target 0"]
+    assert [column.part for column in ROW_FORMS["tree"].layout(encoder)] == ["", "target 0"]
 
 
 def test_linear_models_get_a_sparse_matrix_of_numbers_codes_and_weighted_tokens() -> None:
     encoder = encoder_of(NUMBER, NAMES, PROSE)
-    rows = VIEWS["sparse"].encode(encoder, [np.array([5.0, np.nan, 1.0]), READ[1], READ[0]], None)
-    made = SparseRows(VIEWS["sparse"].layout(encoder))
+    rows = ROW_FORMS["sparse"].encode(encoder, [np.array([5.0, np.nan, 1.0]), READ[1], READ[0]], None)
+    made = SparseRows(ROW_FORMS["sparse"].layout(encoder))
     n_names = len(MANY_NAMES) + 2
     expected = np.zeros((3, 2 + n_names + 2 + 1))
     expected[:, 0] = [2, 0, 0]  # standardised
@@ -230,8 +234,8 @@ def test_linear_models_get_a_sparse_matrix_of_numbers_codes_and_weighted_tokens(
 
 
 def test_a_table_without_texts_and_long_dictionaries_stays_as_it_was_for_linear_models() -> None:
-    assert view_of("sparse", encoder_of(*MIXED)).name == "standard"
-    assert view_of("sparse", encoder_of(NUMBER, NAMES)).name == "sparse"
+    assert row_form_of("sparse", encoder_of(*MIXED)).name == "standard"
+    assert row_form_of("sparse", encoder_of(NUMBER, NAMES)).name == "sparse"
 
 
 def test_an_outlier_counts_as_the_nearest_end_of_what_training_saw() -> None:
@@ -261,7 +265,7 @@ def test_only_parts_that_vary_are_kept() -> None:
 
 
 def test_every_architecture_names_a_view_that_there_is() -> None:
-    assert {each.view for each in ARCHITECTURES.values()} <= set(VIEWS)
+    assert {each.view for each in ARCHITECTURES.values()} <= set(ROW_FORMS)
 
 
 PLAIN = [
@@ -279,7 +283,7 @@ def test_a_row_alone_is_encoded_to_the_bytes_that_it_has_among_others(name: str)
     rows = [rng.uniform(-1, 9, 50) for _ in encoder.inputs]
     for values in rows:
         values[rng.integers(50)] = np.nan
-    view = VIEWS[name]
+    view = ROW_FORMS[name]
     together = view.encode(encoder, rows, None)
     for k in range(50):
         alone = view.encode(encoder, [values[k : k + 1] for values in rows], None)
