@@ -1,9 +1,9 @@
-"""What a race knows of one architecture: the trials of its lane, in the order of their numbers, and what they promise.
+"""What a race knows of one architecture: the trials of its candidate, in the order of their numbers, and what they promise.
 
-spent       seconds that the lane's epochs took, in the order in which they were measured
-improvement a score above the lane's best by more than the tolerance
+spent       seconds that the candidate's epochs took, in the order in which they were measured
+improvement a score above the candidate's best by more than the tolerance
 promise     seconds that the next improvement is expected to take: the larger of those since the last improvement and
-            those that the last one took; a lane behind the best of the run also has to close the gap at its own speed
+            those that the last one took; a candidate behind the best of the run also has to close the gap at its own speed
             (the estimated cost for improvement of FLAML, Wang et al. 2021)
 """
 
@@ -18,9 +18,9 @@ from easeml_db.decisions.procedures.contract import WORST, TrialHistory, finite_
 
 TOLERANCE = 1e-4  # of the best score: less is no improvement
 TRIAL_PATIENCE = 4  # epochs without improvement that a trial may have, and at least a third of all its epochs
-LANE_PATIENCE = 20  # trials that end without improving on the lane's best
+CANDIDATE_PATIENCE = 20  # trials that end without improving on the candidate's best
 LEAST_SECONDS = 1e-6
-FURTHER_EPOCHS = 4  # that a lane behind the best has to have time for, at least, to be served before others
+FURTHER_EPOCHS = 4  # that a candidate behind the best has to have time for, at least, to be served before others
 
 
 def improves(score: float, best: float) -> bool:
@@ -70,7 +70,7 @@ def seconds_left(trials: Sequence[TrialHistory], max_seconds: float | None) -> f
 
 
 @dataclass(frozen=True)
-class Lane:
+class RaceCandidate:
     """The trials of one architecture."""
 
     trials: tuple[TrialHistory, ...]
@@ -96,7 +96,7 @@ class Lane:
                 best, n_since = best_of(trial), 0
             elif not trial.is_training(self.max_epochs):
                 n_since += 1
-        return n_since >= LANE_PATIENCE
+        return n_since >= CANDIDATE_PATIENCE
 
     @property
     def n_training(self) -> int:
@@ -124,13 +124,13 @@ class Lane:
         return any(trial.scores for trial in self.trials)
 
     def burden(self, best_of_run: float) -> float:
-        """Return the burden by which lanes share the slots, least first: seconds spent times seconds to the next
-        improvement, so that each lane gets time in proportion to its promise per second.
+        """Return the burden by which candidates share the slots, least first: seconds spent times seconds to the next
+        improvement, so that each candidate gets time in proportion to its promise per second.
         """
         spent, seconds = self._promise(best_of_run)
         return spent * seconds * (1 + self.n_training)
 
-    def seconds_behind(self, leader: Lane) -> float:
+    def seconds_behind(self, leader: RaceCandidate) -> float:
         """Return the seconds that its best trial still has to train to reach the best score of the leader's best trial,
         if it stays slower than that one by the same factor as so far; as long as that one if it has no score. The time
         before its first epoch had ended does not count against it.
