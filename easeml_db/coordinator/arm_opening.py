@@ -172,7 +172,7 @@ class ArmOpening:
             runs.serve_first(None)
         elif not self._turns_taken <= now_seconds < self._turns_taken + TURN_LOOK_SECONDS:
             self._turns_taken = now_seconds
-            wanting = {each.run.tenant for each in runs if each.wants_slots()}
+            wanting = {open_run.run.tenant for open_run in runs if open_run.wants_slots()}
             runs.serve_first(self._turns.choose(now_seconds, wanting, self.weight))
             if self._passed_over():
                 await self.open_next(now_seconds)
@@ -193,7 +193,7 @@ class ArmOpening:
         first = self._turns.first
         if first is None or not self._dispatcher.runs.is_shared() or self._dispatcher.demand.has_demand(first):
             return None
-        return [each.run_id for each in self._dispatcher.runs if each.run.tenant != first]
+        return [open_run.run_id for open_run in self._dispatcher.runs if open_run.run.tenant != first]
 
     async def open_next(self, now_seconds: float) -> bool:
         """Open the arm that the policy chooses, if slots would have nothing to do; say whether something changed."""
@@ -209,7 +209,7 @@ class ArmOpening:
         to_spare = self._dispatcher.demand.runs_with_reserved_slots_to_spare() if with_reserved_slots else []
         if not to_spare:
             return False
-        others = {each.run_id for each in self._dispatcher.runs}.difference(to_spare)
+        others = {open_run.run_id for open_run in self._dispatcher.runs}.difference(to_spare)
         return await self._open(now_seconds, waiting | others)
 
     async def _open_for_races(self, now_seconds: float) -> bool:
@@ -218,7 +218,7 @@ class ArmOpening:
         """
         runs = self._dispatcher.runs
         races = {*self._procedures.runs_that_wait()}.difference(runs.aside(), self._refused)
-        return bool(races) and await self._open(now_seconds, {each.run_id for each in runs} - races)
+        return bool(races) and await self._open(now_seconds, {open_run.run_id for open_run in runs} - races)
 
     async def _open(self, now_seconds: float, blocked: Collection[int]) -> bool:
         """Open the arm that the policy chooses among the runs that are not blocked."""

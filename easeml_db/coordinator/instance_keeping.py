@@ -68,7 +68,11 @@ class InstanceKeeping:
 
     def of(self, run_id: int) -> list[Instance]:
         """Return the requested and ready instances of a run, oldest first."""
-        return [each for each in self._known.values() if each.run_id == run_id and each.status != "releasing"]
+        return [
+            instance
+            for instance in self._known.values()
+            if instance.run_id == run_id and instance.status != "releasing"
+        ]
 
     def age(self, instance: Instance, now_seconds: float) -> float:
         """Return for how long an instance has been in its status, since we took over at most."""
@@ -76,15 +80,15 @@ class InstanceKeeping:
 
     def n_slots(self, provisioner: str, *, without: int) -> dict[int, int]:
         """Return how many slots the instances of a provisioner have, by run, except for one run."""
-        found: dict[int, int] = {}
-        for each in self._known.values():
-            if each.provisioner == provisioner and each.run_id != without:
-                found[each.run_id] = found.get(each.run_id, 0) + each.n_slots
-        return found
+        slots_by_run: dict[int, int] = {}
+        for instance in self._known.values():
+            if instance.provisioner == provisioner and instance.run_id != without:
+                slots_by_run[instance.run_id] = slots_by_run.get(instance.run_id, 0) + instance.n_slots
+        return slots_by_run
 
     def cost(self, run_id: int, now_seconds: float) -> float:
         """Return what the instances of a run would have cost since we took over if all ended now."""
-        alive = [each.cost_at(now_seconds) for each in self._known.values() if each.run_id == run_id]
+        alive = [instance.cost_at(now_seconds) for instance in self._known.values() if instance.run_id == run_id]
         return self._ended_cost.get(run_id, 0.0) + sum(alive)
 
     def forget_cost(self, run_id: int) -> None:
@@ -204,7 +208,11 @@ class InstanceKeeping:
     async def _read(self, instance_ids: Collection[int]) -> None:
         """Read instances from the tables again, so that slots taken for them leave the shared slots."""
         self._known.update(
-            {each.instance_id: each for each in await self._store.alive() if each.instance_id in instance_ids}
+            {
+                instance.instance_id: instance
+                for instance in await self._store.alive()
+                if instance.instance_id in instance_ids
+            }
         )
 
     async def _end(self, instance: Instance, status: str, reason: str | None = None) -> list[Effect]:

@@ -94,11 +94,13 @@ class PlannedRuns:
         """
         mine = self._instances.of(run_id)
         is_kept = run_id in self._dispatcher.runs and run_id in self._unlimited
-        return [each.instance_id for each in mine[1 if is_kept else 0 :]]
+        return [instance.instance_id for instance in mine[1 if is_kept else 0 :]]
 
     def next_seconds(self, now_seconds: float) -> float:
         """Return when the next step is due that needs no message. A step already due waits for a message."""
-        moments = [moment for each in self._followed.values() for moment in (each.next_check, each.retry_at)]
+        moments = [
+            moment for followed in self._followed.values() for moment in (followed.next_check, followed.retry_at)
+        ]
         moments += self._instances.moments()
         return min((moment for moment in moments if moment > now_seconds), default=math.inf)
 
@@ -157,7 +159,9 @@ class PlannedRuns:
             mine = [arm.arm_id for arm in arms if stage.key.arm in ("", arm.name)]
             for arm_id in mine:
                 seconds[arm_id] += stage.seconds_mean * stage.n_slots / len(mine)
-        self._arms.planned(open_run.run_id, {arm_id: each for arm_id, each in seconds.items() if each > 0})
+        self._arms.planned(
+            open_run.run_id, {arm_id: arm_seconds for arm_id, arm_seconds in seconds.items() if arm_seconds > 0}
+        )
 
     async def _find_stage(self, followed: Followed, open_run: OpenRun, now: float) -> None:
         """Find out which stage the run is in: the same until its last trial has left it. Plan the rest again where one

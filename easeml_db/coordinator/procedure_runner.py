@@ -126,8 +126,8 @@ class ProcedureRunner:
 
     def take_failed(self) -> dict[int, str]:
         """Return the runs whose procedure cannot continue, with the reason, each once."""
-        found, self._failed = self._failed, {}
-        return found
+        failed, self._failed = self._failed, {}
+        return failed
 
     def runs_that_wait(self) -> Collection[int]:
         """Return the runs that train nothing until another of their arms is opened."""

@@ -75,12 +75,12 @@ class Question:
 
     def history(self) -> list[TrialHistory]:
         """Return the history that the procedure gets, by trial number."""
-        found = [
+        histories = [
             replace(trial, is_held=True) if arm_id in self.held else trial
             for arm_id, trials in self.known.items()
             for trial in trials.values()
         ]
-        return sorted(found, key=attrgetter("trial_number"))
+        return sorted(histories, key=attrgetter("trial_number"))
 
     def _new_procedure(self) -> Procedure:
         assert self.run.search is not None

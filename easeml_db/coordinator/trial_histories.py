@@ -62,5 +62,5 @@ class TrialHistories:
             some = changed[begin : begin + READ_AT_ONCE]
             self._put(arm_id, await self._searches.trial_history(run, arm_id, some))
 
-    def _put(self, arm_id: int, found: Sequence[TrialHistory]) -> None:
-        self._known[arm_id] = {**self._known[arm_id], **{trial.trial_number: trial for trial in found}}
+    def _put(self, arm_id: int, histories: Sequence[TrialHistory]) -> None:
+        self._known[arm_id] = {**self._known[arm_id], **{trial.trial_number: trial for trial in histories}}

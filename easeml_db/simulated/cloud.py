@@ -69,10 +69,10 @@ class Cloud:
     def stop(self, request_id: str) -> None:
         """End an instance, once; one that was never requested counts as gone."""
         self.n_stops += 1
-        found = self.instances.get(request_id)
-        if found is not None and found.ends_seconds is None:
-            found.ends_seconds = self._time.now_seconds
+        instance = self.instances.get(request_id)
+        if instance is not None and instance.ends_seconds is None:
+            instance.ends_seconds = self._time.now_seconds
 
     def alive(self) -> list[str]:
         """Return the requests whose instances are ready or starting, and therefore paid."""
-        return [each.request_id for each in self.instances.values() if each.ends_seconds is None]
+        return [instance.request_id for instance in self.instances.values() if instance.ends_seconds is None]

@@ -44,14 +44,14 @@ class SimulatedExecutor:
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots, and close those of all others."""
         self._life.call()
-        wanted = {slot.slot_id for slot in slots}
-        for slot_id in sorted(self._wanted - wanted):
+        slot_ids = {slot.slot_id for slot in slots}
+        for slot_id in sorted(self._wanted - slot_ids):
             self._ready.discard(slot_id)
             order = self._running.get(slot_id)
             if order is not None:
                 self._answer_lost(slot_id, "the slot was taken away")
-                self._say_ready(other for other in order.slot_ids if other in wanted)
-        new, self._wanted = wanted - self._wanted, wanted
+                self._say_ready(other for other in order.slot_ids if other in slot_ids)
+        new, self._wanted = slot_ids - self._wanted, slot_ids
         for slot_id in sorted(new):
             self._connect(slot_id)
 
@@ -259,10 +259,10 @@ def _trials_of(order: Order) -> list[int]:
 
 def _refused(order: Order, write: Callable[[Order], object]) -> dict[int, EasemlError]:
     """Write something about an order, about each member of a batch by itself; return the errors, by trial."""
-    found: dict[int, EasemlError] = {}
+    errors: dict[int, EasemlError] = {}
     for one in order.by_trial():
         try:
             write(one)
         except EasemlError as refusal:
-            found[one.unit.trial_id] = refusal
-    return found
+            errors[one.unit.trial_id] = refusal
+    return errors

@@ -50,13 +50,13 @@ class Draws:
     @cached_property
     def _starts(self) -> list[tuple[Vector, Vector]]:
         """Of each stage the luck of the provider's queue, and the worst of the first 1, 2, ... instances."""
-        found = []
+        starts = []
         for stage in range(len(self._sizes)):
             generator = self._of(2, stage)
             queue = generator.standard_normal(self.n_samples)
             instances = generator.standard_normal((self.n_samples, MAX_INSTANCE_DRAWS))
-            found.append((queue, np.maximum.accumulate(instances, axis=1)))
-        return found
+            starts.append((queue, np.maximum.accumulate(instances, axis=1)))
+        return starts
 
     def queue_seconds(self, stage: int, latency: Latency) -> Vector:
         """Return how long the provider's queue takes at the start of a stage, shape (samples,)."""

@@ -31,20 +31,23 @@ def make_forecast(state_json: str) -> str:
     """
     state = json.loads(state_json)
     try:
-        found, notes = _forecast(state)
+        expected, notes = _forecast(state)
     except NotReady as error:
         if state["seconds_to_limit"] is None:
             raise
-        found, notes = until_limit(_held(state), state["seconds_to_limit"]), [f"{error.message}: it has its time limit"]
-    return json.dumps({**vars(found), "note": "; ".join(notes) or None})
+        expected, notes = (
+            until_limit(_held(state), state["seconds_to_limit"]),
+            [f"{error.message}: it has its time limit"],
+        )
+    return json.dumps({**vars(expected), "note": "; ".join(notes) or None})
 
 
 def _forecast(state: Row) -> tuple[Forecast, list[str]]:
     stages, knowledge = rest_of(state)
     held = _held(state)
     profiles = knowledge.profiles(architectures_of(stages), [held.device_kind], is_local=False, has_guesses=True)
-    found = forecast(stages, profiles, held, seconds_to_limit=state["seconds_to_limit"], seed=state["seed"])
-    return found, knowledge.notes
+    expected = forecast(stages, profiles, held, seconds_to_limit=state["seconds_to_limit"], seed=state["seed"])
+    return expected, knowledge.notes
 
 
 def _held(state: Row) -> SlotsHeld:

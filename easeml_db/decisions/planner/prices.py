@@ -122,7 +122,7 @@ class PriceList:
             raise InvalidArgument(
                 f"price list {self.name}: expected 1 to {MAX_TYPES} instance types, got {len(self.types)}"
             )
-        if len({each.name for each in self.types}) < len(self.types):
+        if len({instance_type.name for instance_type in self.types}) < len(self.types):
             raise InvalidArgument(f"price list {self.name}: expected each instance type once")
 
 

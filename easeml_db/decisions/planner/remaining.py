@@ -84,7 +84,7 @@ def _rungs_left(search: Search, arm: ArmState) -> Iterator[Stage]:
         if loads:
             key = StageKey(arm.name, rung.bracket, rung.n_epochs)
             is_overlapped = overlaps(rung, rungs, procedure.overlaps_below())
-            label = stage_label(arm.name, rung, len({each.bracket for each in rungs}))
+            label = stage_label(arm.name, rung, len({other.bracket for other in rungs}))
             yield Stage(loads, label, rung.rung > 0, key=key, is_overlapped=is_overlapped)
         before = rung.n_epochs
 

@@ -93,9 +93,9 @@ class StageTimes:
 
     def _listed(self, loads: tuple[Load, ...]) -> list[Load]:
         """Return the load of each trial; those of different loads alternate, as they are started."""
-        each = [load for load in loads for _ in range(load.n_trials)]
+        listed = [load for load in loads for _ in range(load.n_trials)]
         places = [(k + 0.5) / load.n_trials for load in loads for k in range(load.n_trials)]
-        return [each[k] for k in np.argsort(places, kind="stable")]
+        return [listed[k] for k in np.argsort(places, kind="stable")]
 
     def _time(self, stage: int, instance: InstanceType, n_slots: int) -> StageTime:
         n_trials = self._job.stages[stage].n_trials
@@ -158,8 +158,8 @@ class StageTimes:
                 mine = kinds == kind
                 one[mine], all_[mine], common[mine] = profile.spread, profile.trial_spread, profile.uncertainty
             spread = np.sqrt(one**2 / np.maximum(epochs, 1.0) + all_**2)
-            own = noise(spread, self._draws.trials(stage))
-            self._lucks[key] = own * noise(common, self._draws.common[:, None])
+            factors = noise(spread, self._draws.trials(stage))
+            self._lucks[key] = factors * noise(common, self._draws.common[:, None])
         return self._lucks[key]
 
     def _profiles(self, stage: int, device_kind: str) -> list[tuple[int, TrialProfile]]:

@@ -30,12 +30,12 @@ class ArmCosts:
 
     def put(self, run_id: int, arms: Sequence[Arm]) -> None:
         """Add a run with its arms, or update them."""
-        known = [self._known_seconds(run_id, arm) for arm in arms]
-        told = [seconds for seconds in known if seconds is not None]
-        guess = sum(told) / len(told) if told else self.unit_seconds or UNKNOWN_SECONDS
+        arm_seconds = [self._known_seconds(run_id, arm) for arm in arms]
+        timed = [seconds for seconds in arm_seconds if seconds is not None]
+        guess = sum(timed) / len(timed) if timed else self.unit_seconds or UNKNOWN_SECONDS
         self._count(run_id, -1)
-        self._seconds[run_id] = np.array([guess if seconds is None else seconds for seconds in known])
-        self._known[run_id] = (sum(told), len(told))
+        self._seconds[run_id] = np.array([guess if seconds is None else seconds for seconds in arm_seconds])
+        self._known[run_id] = (sum(timed), len(timed))
         self._count(run_id, 1)
         self.unit_seconds = self.unit_seconds or self._mean() or guess
 

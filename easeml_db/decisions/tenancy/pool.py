@@ -171,7 +171,7 @@ class Pool:
     def _put_arm(self, run_id: int, arm: Arm) -> int:
         """Renew an arm of a run; return its place."""
         arms = self._arms[run_id]
-        place = next(k for k, known in enumerate(arms) if known.arm_id == arm.arm_id)
+        place = next(k for k, other in enumerate(arms) if other.arm_id == arm.arm_id)
         self._arms[run_id] = (*arms[:place], arm, *arms[place + 1 :])
         return place
 
@@ -210,8 +210,8 @@ class Pool:
         """Return the standings of runs with an arm left, which a choice has not changed; of very many, of some."""
         columns = self._selector.standings
         places = {self._selector.key(place): place for place in np.flatnonzero(columns.can_open).tolist()}
-        told = self._told.choose({run_id: float(columns.gap[place]) for run_id, place in places.items()}, chosen)
-        return [_standing(run_id, columns, place) for run_id, place in places.items() if run_id in told]
+        recorded = self._told.choose({run_id: float(columns.gap[place]) for run_id, place in places.items()}, chosen)
+        return [_standing(run_id, columns, place) for run_id, place in places.items() if run_id in recorded]
 
     # Costs
 

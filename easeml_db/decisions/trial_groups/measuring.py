@@ -230,10 +230,10 @@ def merged(measured: Sequence[MeasuredProfile]) -> MeasuredProfile:
     """Make one profile for several architectures: the lowest limits, the highest overheads. InvalidArgument."""
     if not measured:
         raise InvalidArgument("profiles: expected at least one, got none")
-    profiles = [each.profile for each in measured]
-    alpha, beta = max(each.alpha for each in profiles), max(each.beta for each in profiles)
-    profile = Profile(alpha, beta, min(each.c for each in profiles), min(each.d for each in profiles))
-    eps = max(each.eps_seconds for each in measured)
+    profiles = [m.profile for m in measured]
+    alpha, beta = max(p.alpha for p in profiles), max(p.beta for p in profiles)
+    profile = Profile(alpha, beta, min(p.c for p in profiles), min(p.d for p in profiles))
+    eps = max(m.eps_seconds for m in measured)
     return MeasuredProfile(profile, eps, min(m.n_packed for m in measured), min(m.n_devices for m in measured))
 
 
@@ -246,10 +246,10 @@ def _seconds_per_row(samples: Sequence[Sample]) -> dict[int, float] | None:
     shortest = min(sample.iteration_ends[-1] - sample.iteration_ends[0] for sample in samples)
     if end - begin < MIN_OVERLAP * shortest or shortest <= 0:
         return None
-    found: dict[int, float] = {}
+    by_trial: dict[int, float] = {}
     for sample in samples:
         within = [moment for moment in sample.iteration_ends if begin <= moment <= end]
         if len(within) <= MIN_ITERATIONS or within[-1] <= within[0]:
             return None
-        found[sample.trial_id] = (within[-1] - within[0]) / ((len(within) - 1) * sample.n_rows)
-    return found
+        by_trial[sample.trial_id] = (within[-1] - within[0]) / ((len(within) - 1) * sample.n_rows)
+    return by_trial

@@ -150,7 +150,7 @@ def test_what_cannot_catch_up_in_the_time_that_is_left_comes_last(space):
 
 
 def test_what_took_many_times_as_long_for_as_much_comes_last(space):
-    """The candidate behind needed 20 seconds for what the other had after 10, so 80 more for what that one had after 50."""
+    """The one behind needed 20 seconds for what the other had after 10, so 80 more for what that one had after 50."""
     moments = range(10, 90, 10)
     ahead = trial(1, [0.5, 0.6, 0.7, 0.8, *[0.9] * 4], seconds=80.0, moments=moments)
     behind = trial(2, [0.4, 0.5], architecture="line", seconds=20.0, moments=(70, 80))

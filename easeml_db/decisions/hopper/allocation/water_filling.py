@@ -63,24 +63,24 @@ class WaterFilling(Allocation):
         shared = self._sharing.look(devices)
         if not self.is_profiled or not shared:
             return []
-        wanted = self._profiling.measure(idle, shared)
-        if wanted is None:
-            wanted = self._sharing.fill(self._profiling.profile(shared), idle)
-        return [start for each in wanted if (start := self._start_of(each)) is not None]
+        assigned = self._profiling.measure(idle, shared)
+        if assigned is None:
+            assigned = self._sharing.fill(self._profiling.profile(shared), idle)
+        return [start for trial_slots in assigned if (start := self._start_of(trial_slots)) is not None]
 
-    def _start_of(self, wanted: TrialSlots) -> Start | None:
+    def _start_of(self, trial_slots: TrialSlots) -> Start | None:
         """Return the units of a start. A trial whose gangs failed too often continues on one slot."""
-        trial_id, slots = wanted.trial_id, wanted.slot_ids
-        trial, able = self.work.trials[trial_id], able_slots(trial_id, wanted.slot_ids, self.work.attempts)
-        is_whole = self.work.is_whole(trial_id) and not wanted.measured_seconds
+        trial_id, slots = trial_slots.trial_id, trial_slots.slot_ids
+        trial, able = self.work.trials[trial_id], able_slots(trial_id, trial_slots.slot_ids, self.work.attempts)
+        is_whole = self.work.is_whole(trial_id) and not trial_slots.measured_seconds
         gang = whole_round(trial, able[0]) if is_whole else gang_of(trial, able)
-        if not wanted.measured_seconds:
+        if not trial_slots.measured_seconds:
             return None if gang is None else Start(gang.units, gang.slots)
         if gang is None or len(gang.units) < len(slots):  # too few partitions are left in its round
             self._profiling.pilot_over(trial_id, None)
             return None
         self._measuring.add(trial_id)
-        return Start(tuple(replace(unit, kind=PILOT) for unit in gang.units), gang.slots, wanted.measured_seconds)
+        return Start(tuple(replace(unit, kind=PILOT) for unit in gang.units), gang.slots, trial_slots.measured_seconds)
 
     # What happens to the run
 

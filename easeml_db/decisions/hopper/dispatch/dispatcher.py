@@ -90,8 +90,8 @@ class Dispatcher:
 
     def take_scheduler_choices(self) -> list[SchedulerChoice]:
         """Return the choices of schedulers made since the last call."""
-        found, self._new_choices = self._new_choices, []
-        return found
+        choices, self._new_choices = self._new_choices, []
+        return choices
 
     # Units
 
@@ -143,8 +143,8 @@ class Dispatcher:
 
     def take_failed(self) -> dict[int, str]:
         """Return the runs of which nothing can be started, with the reason, each once."""
-        found, self._failed = self._failed, {}
-        return found
+        failed, self._failed = self._failed, {}
+        return failed
 
     def recorded(self, slot_id: int, seconds: float, failed: Collection[int] = ()) -> None:
         """Note that the slot's unit is recorded, with all of its gang or batch except those of `failed` trials."""

@@ -67,7 +67,7 @@ class OpenRun:
         if self.is_over or self.is_aside or self.allocation.has_reserved_slots:
             return False
         work = self.work
-        return self.arms.has_unopened() or any(each not in work.busy for each in (*work.trials, *work.timing))
+        return self.arms.has_unopened() or any(trial_id not in work.busy for trial_id in (*work.trials, *work.timing))
 
     def slot_demand(self, placement: Placement, n_working: int) -> int:
         """Count the slots in service that the trials of open arms could have at once."""
@@ -97,8 +97,8 @@ class OpenRun:
         self._arm_times.renew(run, work.seconds.timed_trials())
         work.n_to_come = self.arms.n_to_come()
         for trial_id in work.attempts:
-            known, now = before.get(trial_id), work.trial(trial_id)
-            if known is None or now is None or known.n_steps_done != now.n_steps_done:
+            earlier, now = before.get(trial_id), work.trial(trial_id)
+            if earlier is None or now is None or earlier.n_steps_done != now.n_steps_done:
                 work.attempts.forget(trial_id)
         self.allocation.renewed()
 
@@ -135,12 +135,14 @@ class OpenRun:
         """
         work, is_searched = self.work, self.run.search is not None
 
-        def known(trial: Trial, kind: str) -> float:
+        def unit_seconds(trial: Trial, kind: str) -> float:
             return work.seconds.known(trial.trial_id, work.architecture(trial.trial_id), kind) or 0.0
 
-        tests = max((trial.n_partitions * known(trial, "validate") for trial in work.trials.values()), default=0.0)
-        units = max((known(trial, "train") for trial in work.trials.values()), default=0.0)
-        again = max((trial.n_steps_done * known(trial, "train") for trial in work.trials.values()), default=0.0)
+        tests = max(
+            (trial.n_partitions * unit_seconds(trial, "validate") for trial in work.trials.values()), default=0.0
+        )
+        units = max((unit_seconds(trial, "train") for trial in work.trials.values()), default=0.0)
+        again = max((trial.n_steps_done * unit_seconds(trial, "train") for trial in work.trials.values()), default=0.0)
         return N_ANSWERS * tests + units + again if is_searched else tests
 
     def end_budget(self) -> None:
@@ -170,9 +172,9 @@ class OpenRun:
     def recorded(self, units: Sequence[TrainingUnit], seconds: float, failed: Collection[int] = ()) -> None:
         """Note that units are recorded, those of a gang or batch together, except those of `failed` trials."""
         alone_seconds = self.allocation.recorded(units, seconds)
-        for trial_id, own in by_trial(units):
+        for trial_id, trial_units in by_trial(units):
             if trial_id not in failed:
-                self._advance(trial_id, own, alone_seconds)
+                self._advance(trial_id, trial_units, alone_seconds)
 
     def _advance(self, trial_id: int, units: Sequence[TrainingUnit], alone_seconds: float | None) -> None:
         """Count the units of a trial as done; `alone_seconds`: the duration of one of them, if known."""

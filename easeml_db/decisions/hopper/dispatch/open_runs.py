@@ -43,16 +43,16 @@ class OpenRuns:
 
     def put(self, run: Run, busy: Mapping[int, int]) -> OpenRun:
         """Add a run, or update it. `busy`: a slot of each of its trials that is under way already."""
-        known = self._runs.get(run.run_id)
-        if known is None:
-            known = self._runs[run.run_id] = OpenRun(run, self._seconds.of_run(), busy)
+        open_run = self._runs.get(run.run_id)
+        if open_run is None:
+            open_run = self._runs[run.run_id] = OpenRun(run, self._seconds.of_run(), busy)
             self._n_of_tenant[run.tenant] += 1
         else:
-            known.renew(run)
+            open_run.renew(run)
         if run.max_seconds is not None:
             self._limited.add(run.run_id)
         self.touch(run.run_id)
-        return known
+        return open_run
 
     def drop(self, run_id: int) -> None:
         """Forget a run."""
@@ -106,7 +106,9 @@ class OpenRuns:
         """
         if self._by_age is None:
             by_age = [self._runs[run] for run in sorted(self._active, key=lambda run: (self._active[run], run))]
-            self._by_age = sorted(by_age, key=lambda each: each.run.tenant != self._first) if self._first else by_age
+            self._by_age = (
+                sorted(by_age, key=lambda open_run: open_run.run.tenant != self._first) if self._first else by_age
+            )
         return self._by_age
 
     def tenants(self) -> Collection[str]:
@@ -124,8 +126,8 @@ class OpenRuns:
 
     def take_to_count(self) -> Collection[int]:
         """Return the runs whose demand may have changed since the last call, including runs that are gone."""
-        found, self._to_count = self._to_count, set()
-        return found
+        run_ids, self._to_count = self._to_count, set()
+        return run_ids
 
     def arms_to_close(self) -> list[tuple[int, int]]:
         """Return (run, arm) of open arms whose trials are all over, each once."""

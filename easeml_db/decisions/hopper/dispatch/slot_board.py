@@ -159,12 +159,12 @@ class SlotBoard:
     def answered(self, slot_id: int) -> list[TrainingUnit]:
         """Free the slots of a unit or gang that is over; return its units, by rank."""
         units: list[TrainingUnit] = []
-        for each in self._gangs.pop(slot_id, (slot_id,)):
-            units += self._busy.pop(each)
-            if each in self._cached and each in self._active:
-                self._idle.add(each)
+        for busy_slot in self._gangs.pop(slot_id, (slot_id,)):
+            units += self._busy.pop(busy_slot)
+            if busy_slot in self._cached and busy_slot in self._active:
+                self._idle.add(busy_slot)
             slots = self._slots_of[units[-1].run_id]
-            del slots[each]
+            del slots[busy_slot]
             if not slots:
                 del self._slots_of[units[-1].run_id]
         return units

@@ -54,9 +54,13 @@ class SlotDemand:
         """
         self._count()
         waiting = [*self._runs.aside()]
-        waiting += [each.run_id for each in self._runs.active() if each.work.timing or self._is_saturated(each)]
+        waiting += [
+            open_run.run_id for open_run in self._runs.active() if open_run.work.timing or self._is_saturated(open_run)
+        ]
         full = {tenant for tenant in self._limits if self._of_tenant[tenant] >= self._limits.of(tenant, default=0)}
-        return waiting + [each.run_id for each in self._runs if each.run.tenant in full] if full else waiting
+        return (
+            waiting + [open_run.run_id for open_run in self._runs if open_run.run.tenant in full] if full else waiting
+        )
 
     def is_newcomer_timed(self) -> bool:
         """Return whether a run that was never served is being timed, so that its turn comes next and soon."""

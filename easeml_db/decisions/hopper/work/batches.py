@@ -29,8 +29,8 @@ def batch_width(n_trials: int, n_slots: int, unit_seconds: float | None) -> int:
 
 def by_trial(units: Sequence[TrainingUnit]) -> Iterator[tuple[int, list[TrainingUnit]]]:
     """Yield (trial, its units), in the order in which they were given out together."""
-    for trial_id, own in groupby(units, lambda unit: unit.trial_id):
-        yield trial_id, list(own)
+    for trial_id, trial_units in groupby(units, lambda unit: unit.trial_id):
+        yield trial_id, list(trial_units)
 
 
 class BatchGains:

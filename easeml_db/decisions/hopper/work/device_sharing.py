@@ -65,13 +65,13 @@ class DeviceSharing:
         self._profile = measured.profile
         self._renew(measured)
         shares = self._allocator.shares()
-        found = []
+        starts = []
         for trial, slots in ready(shares, self._under_way, idle_slots, self._rank):
             self._under_way[trial], self._last_slot[trial] = shares[trial], slots[0]
-            found.append(TrialSlots(trial, slots))
-        for start in found:
+            starts.append(TrialSlots(trial, slots))
+        for start in starts:
             self._slowdowns[start.trial_id] = self._slowdown(shares[start.trial_id], measured.profile)
-        return found
+        return starts
 
     def _rank(self, trial_id: int, slot: int) -> tuple[int, ...]:
         """Sort the slots of a device: avoid the slot of the trial's last failed attempt, prefer the slot where it was

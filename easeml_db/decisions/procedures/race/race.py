@@ -1,13 +1,13 @@
 """A race of architectures against the clock: each free slot goes to the architecture that promises most per second.
 
-Every architecture is a candidate, and one search sees them all. Each free place (`n_parallel` in all) goes to the candidate with
-the least burden (`candidates`), which lets its best trial go on to the next station, or tries the next config: those of the
-portfolio first, then random ones. A candidate whose arm is not open yet counts with the longest first epoch so far; when its
-turn comes, nothing is decided until the coordinator has opened its arm for the slot that is let go. So if epochs are
-short, all candidates begin at once; if they are long, each candidate waits until those before it have had their chance. A candidate
-that cannot catch up in the time left, at its pace so far, comes last. A trial that has stopped improving is stopped, a
-candidate ends after a series of trials without improvement, and the run ends once all candidates have ended: its time budget is
-only the latest end.
+Every architecture is a candidate, and one search sees them all. Each free place (`n_parallel` in all) goes to the
+candidate with the least burden (`race_candidates`), which lets its best trial go on to the next station, or tries the
+next config: those of the portfolio first, then random ones. A candidate whose arm is not open yet counts with the
+longest first epoch so far; when its turn comes, nothing is decided until the coordinator has opened its arm on the slot
+that the race let go. So if epochs are short, all candidates begin at once; if they are long, each waits until those
+before it have had their chance. A candidate that cannot catch up in the time left, at its pace so far, comes last. The
+race stops a trial that no longer improves and retires a candidate after a series of trials without improvement. The run
+ends with its last candidate: its time budget is only the latest end.
 """
 
 from __future__ import annotations
@@ -121,11 +121,10 @@ class RaceProcedure(Procedure):
         }
 
     def _by_burden(self, candidates: Mapping[str, RaceCandidate], left: float) -> list[str]:
-        """Return the candidates in the order in which they are served, with `left` seconds to go; those in their first epoch
-        are last."""
+        """Return the candidates in the order of service, with `left` seconds to go; those in their first epoch last."""
         leader = max(candidates.values(), key=lambda candidate: candidate.best)
         dearest = max((candidate.seconds_per_epoch for candidate in candidates.values()), default=0.0)
-        # A candidate whose first trial failed or was stopped will not be measured by it, and keeps no other from opening.
+        # A first trial that failed or was stopped measures nothing, so its candidate keeps no other from opening.
         is_opening = dearest > 0 and any(
             candidate.n_training and not candidate.is_held and not candidate.is_measured
             for candidate in candidates.values()
@@ -157,7 +156,7 @@ class RaceProcedure(Procedure):
 
 
 class _CandidateConfigs:
-    """The configs of a candidate by position: those of the portfolio, then random ones, each once, `n_configs` at most."""
+    """The configs of a candidate by position: the portfolio, then random ones, each once, `n_configs` at most."""
 
     def __init__(self, sequence: ConfigSequence, portfolio: Sequence[Config], n_configs: int) -> None:
         self._sequence, self._n_configs = sequence, n_configs

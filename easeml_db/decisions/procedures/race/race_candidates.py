@@ -1,10 +1,10 @@
-"""What a race knows of one architecture: the trials of its candidate, in the order of their numbers, and what they promise.
+"""What a race knows of one architecture: its trials in the order of their numbers, and what they promise.
 
 spent       seconds that the candidate's epochs took, in the order in which they were measured
 improvement a score above the candidate's best by more than the tolerance
 promise     seconds that the next improvement is expected to take: the larger of those since the last improvement and
-            those that the last one took; a candidate behind the best of the run also has to close the gap at its own speed
-            (the estimated cost for improvement of FLAML, Wang et al. 2021)
+            those that the last one took; a candidate behind the best of the run must also close the gap at its own
+            speed (the estimated cost for improvement of FLAML, Wang et al. 2021)
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def next_station(n_epochs: int, max_epochs: int) -> int:
 
 def seconds_left(trials: Sequence[TrialHistory], max_seconds: float | None) -> float:
     """Return the time that a run had left when its last epoch ended; infinity without a limit."""
-    known = [trial for trial in trials if trial.moments]
-    if max_seconds is None or not known:
+    measured = [trial for trial in trials if trial.moments]
+    if max_seconds is None or not measured:
         return math.inf
-    began = min(trial.moments[0] - _seconds_per_epoch(trial) for trial in known)
-    return max_seconds - (max(trial.moments[-1] for trial in known) - began)
+    began = min(trial.moments[0] - _seconds_per_epoch(trial) for trial in measured)
+    return max_seconds - (max(trial.moments[-1] for trial in measured) - began)
 
 
 @dataclass(frozen=True)
@@ -169,20 +169,21 @@ class RaceCandidate:
                 gain = score - best if best > WORST else 0.0
                 best = score
                 marks.append(spent)
-        own = max(spent - marks[-1], marks[-1] - marks[max(0, len(marks) - 2)], LEAST_SECONDS)
+        promise = max(spent - marks[-1], marks[-1] - marks[max(0, len(marks) - 2)], LEAST_SECONDS)
         if not gain or best >= best_of_run:
-            return spent, own
-        return spent, max(own, 2 * (best_of_run - best) * (spent - marks[-2]) / gain)
+            return spent, promise
+        return spent, max(promise, 2 * (best_of_run - best) * (spent - marks[-2]) / gain)
 
     def _epochs(self) -> Iterator[tuple[float, float]]:
         """Yield (score, seconds) of all epochs in the order in which they were measured."""
-        known = [
+        measured = [
             (moment, trial.trial_number, epoch, score, _seconds_per_epoch(trial))
             for trial in self.trials
             for epoch, (moment, score) in enumerate(zip(_moments(trial), trial.scores, strict=True))
         ]
         return (
-            (finite_or_worst(score), seconds) for _, _, _, score, seconds in sorted(known, key=lambda each: each[:3])
+            (finite_or_worst(score), seconds)
+            for _, _, _, score, seconds in sorted(measured, key=lambda entry: entry[:3])
         )
 
     def _is_among_best(self, trial: TrialHistory) -> bool:
