@@ -1,4 +1,4 @@
-"""The life of instances: wanted, started, given slots, released, stopped.
+"""The life of instances: requested, started, given slots, released, stopped.
 
 An instance is in the tables before its program is called, and stays there until it is known to be gone. So a
 coordinator that takes over finds all of them, starts none twice and forgets none.
@@ -38,21 +38,21 @@ class InstanceKeeping:
     ) -> None:
         self._store, self._provisioner, self._lease = store, provisioner, lease
         self._board, self._clock = board, clock
-        self._known: dict[int, Instance] = {}
+        self._instances: dict[int, Instance] = {}
         self._stopping: dict[int, float] = {}  # stop requested; until when it is not requested again
         self._failures: dict[int, list[str]] = {}  # by run
         self._n_in_a_row: dict[int, int] = {}  # failures since an instance came up, by run
         self._unrecorded: list[InstanceMessage] = []  # what an open transaction keeps from being recorded
         self._unrecorded_until = 0.0
         self.n_local = 0  # slots that this server may have, those added for planned runs among them
-        self._ended_cost: dict[int, float] = {}  # by run, of those that ended since we took over
-        self._since: dict[int, float] = {}  # when each was requested, or came up, or we took it over
+        self._ended_cost: dict[int, float] = {}  # by run, of instances that ended since we took over
+        self._since: dict[int, float] = {}  # when each was requested, came up, or was taken over
 
     async def take_up(self) -> None:
         """Find the instances of an earlier coordinator, and continue each in its present status."""
         await self.count_local()
         for instance in await self._store.alive():
-            self._known[instance.instance_id] = instance
+            self._instances[instance.instance_id] = instance
             self._since[instance.instance_id] = self._clock.now_seconds()
             if instance.status != "releasing":
                 await self._provisioner.start(instance)
@@ -60,19 +60,16 @@ class InstanceKeeping:
     # What is known of them
 
     def __bool__(self) -> bool:
-        return bool(self._known)
+        return bool(self._instances)
 
     def runs(self) -> set[int]:
         """Return the runs that have any."""
-        return {instance.run_id for instance in self._known.values()}
+        return {instance.run_id for instance in self._instances.values()}
 
     def of(self, run_id: int) -> list[Instance]:
         """Return the requested and ready instances of a run, oldest first."""
-        return [
-            instance
-            for instance in self._known.values()
-            if instance.run_id == run_id and instance.status != "releasing"
-        ]
+        mine = [instance for instance in self._instances.values() if instance.run_id == run_id]
+        return [instance for instance in mine if instance.status != "releasing"]
 
     def age(self, instance: Instance, now_seconds: float) -> float:
         """Return for how long an instance has been in its status, since we took over at most."""
@@ -81,14 +78,14 @@ class InstanceKeeping:
     def n_slots(self, provisioner: str, *, without: int) -> dict[int, int]:
         """Return how many slots the instances of a provisioner have, by run, except for one run."""
         slots_by_run: dict[int, int] = {}
-        for instance in self._known.values():
+        for instance in self._instances.values():
             if instance.provisioner == provisioner and instance.run_id != without:
                 slots_by_run[instance.run_id] = slots_by_run.get(instance.run_id, 0) + instance.n_slots
         return slots_by_run
 
     def cost(self, run_id: int, now_seconds: float) -> float:
         """Return what the instances of a run would have cost since we took over if all ended now."""
-        alive = [instance.cost_at(now_seconds) for instance in self._known.values() if instance.run_id == run_id]
+        alive = [instance.cost_at(now_seconds) for instance in self._instances.values() if instance.run_id == run_id]
         return self._ended_cost.get(run_id, 0.0) + sum(alive)
 
     def forget_cost(self, run_id: int) -> None:
@@ -121,7 +118,7 @@ class InstanceKeeping:
         await self._read(numbers)
         for number in numbers:
             self._since[number] = self._clock.now_seconds()
-            await self._provisioner.start(self._known[number])
+            await self._provisioner.start(self._instances[number])
 
     async def release(self, instance_ids: Collection[int]) -> list[Effect]:
         """Give instances no more units, and stop each once it is idle."""
@@ -142,12 +139,12 @@ class InstanceKeeping:
             unrecorded, self._unrecorded = self._unrecorded, []
             for message in unrecorded:
                 effects += await self.heard(message)
-        for instance in list(self._known.values()):
+        for instance in list(self._instances.values()):
             is_due = instance.status == "releasing" and self._stopping.get(instance.instance_id, 0.0) <= now_seconds
             if is_due and not self.n_busy(instance):
                 if instance.instance_id in self._stopping:  # its programs may have been mended, or be there again
                     await self._read([instance.instance_id])
-                    instance = self._known[instance.instance_id]
+                    instance = self._instances[instance.instance_id]
                 self._stopping[instance.instance_id] = float("inf")
                 await self._provisioner.stop(instance)
         return effects
@@ -169,7 +166,7 @@ class InstanceKeeping:
 
     async def _heard(self, message: InstanceMessage) -> list[Effect]:
         """Record what became of an instance. A message about one that is gone is ignored."""
-        instance = self._known.get(message.instance_id)
+        instance = self._instances.get(message.instance_id)
         if isinstance(message, ProgramSaid):
             await self._store.keep_call(message.instance_id, message.program, message.outcome, message.output)
         elif instance is None:
@@ -177,7 +174,7 @@ class InstanceKeeping:
         elif isinstance(message, InstanceBilled):
             await self._store.billed(instance.instance_id)
             if instance.billed_seconds is None:
-                self._known[instance.instance_id] = replace(instance, billed_seconds=self._clock.now_seconds())
+                self._instances[instance.instance_id] = replace(instance, billed_seconds=self._clock.now_seconds())
         elif isinstance(message, InstanceUp):
             return await self._is_up(instance, message.device)
         elif isinstance(message, InstanceDown):
@@ -207,18 +204,14 @@ class InstanceKeeping:
 
     async def _read(self, instance_ids: Collection[int]) -> None:
         """Read instances from the tables again, so that slots taken for them leave the shared slots."""
-        self._known.update(
-            {
-                instance.instance_id: instance
-                for instance in await self._store.alive()
-                if instance.instance_id in instance_ids
-            }
-        )
+        for instance in await self._store.alive():
+            if instance.instance_id in instance_ids:
+                self._instances[instance.instance_id] = instance
 
     async def _end(self, instance: Instance, status: str, reason: str | None = None) -> list[Effect]:
         cost = instance.cost_at(self._clock.now_seconds())
         await self._lease.write(self._store.end(instance.instance_id, status, cost, reason))
-        self._known.pop(instance.instance_id, None)
+        self._instances.pop(instance.instance_id, None)
         self._stopping.pop(instance.instance_id, None)
         self._since.pop(instance.instance_id, None)
         self._ended_cost[instance.run_id] = self._ended_cost.get(instance.run_id, 0.0) + cost

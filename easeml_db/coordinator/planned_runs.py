@@ -98,9 +98,7 @@ class PlannedRuns:
 
     def next_seconds(self, now_seconds: float) -> float:
         """Return when the next step is due that needs no message. A step already due waits for a message."""
-        moments = [
-            moment for followed in self._followed.values() for moment in (followed.next_check, followed.retry_at)
-        ]
+        moments = [moment for run in self._followed.values() for moment in (run.next_check, run.retry_at)]
         moments += self._instances.moments()
         return min((moment for moment in moments if moment > now_seconds), default=math.inf)
 
@@ -159,9 +157,7 @@ class PlannedRuns:
             mine = [arm.arm_id for arm in arms if stage.key.arm in ("", arm.name)]
             for arm_id in mine:
                 seconds[arm_id] += stage.seconds_mean * stage.n_slots / len(mine)
-        self._arms.planned(
-            open_run.run_id, {arm_id: arm_seconds for arm_id, arm_seconds in seconds.items() if arm_seconds > 0}
-        )
+        self._arms.planned(open_run.run_id, {arm_id: value for arm_id, value in seconds.items() if value > 0})
 
     async def _find_stage(self, followed: Followed, open_run: OpenRun, now: float) -> None:
         """Find out which stage the run is in: the same until its last trial has left it. Plan the rest again where one
@@ -272,7 +268,7 @@ class PlannedRuns:
         n_failures = self._instances.n_failures(run_id)
         if followed.record is not None:
             followed.record = replace(followed.record, n_failures=followed.record.n_failures + len(failures))
-        followed.next_check = now  # what it means for the deadline is to be found out
+        followed.next_check = now  # replan: the deadline may be at risk
         followed.retry_at = now + INSTANCE_PAUSE.seconds(max(0, n_failures - 1))
         await self._run_store.note(run_id, None, "instance", f"an instance failed: {failures[-1]}")
         if n_failures >= MOST_FAILURES and not n_up:
@@ -284,7 +280,7 @@ class PlannedRuns:
     async def _resize(self, followed: Followed, open_run: OpenRun, now: float) -> list[Effect]:
         """Request the instances that the stage lacks, and release those that it does not need."""
         run_id = open_run.run_id
-        size = self._sizing.wanted(followed.plan, followed.planned, followed.keys, followed.n_seen, followed.cap)
+        size = self._sizing.size(followed.plan, followed.planned, followed.keys, followed.n_seen, followed.cap)
         if size.is_short and followed.record is not None and size.n_instances != followed.cap:
             followed.cap = size.n_instances
             await self._replan(followed, now, f"instances to be had now: {size.n_instances}")

@@ -38,9 +38,9 @@ class Sizing:
         self._dispatcher, self._arms, self._instances = dispatcher, arms, instances
         self._work_costs: dict[int, float] = {}  # of units, by run, where only work is paid
 
-    # What is wanted
+    # The size that a run should have
 
-    def wanted(
+    def size(
         self, plan: RunPlan, stage: PlannedStage, keys: Mapping[StageKey, int], n_seen: int, cap: int | None
     ) -> Size:
         """Return the instances that a run should have in a stage."""
@@ -114,9 +114,7 @@ class Sizing:
     ) -> Circumstances:
         """Return what a run has and may have, as input for planning the rest of it."""
         slots = self._to_be_had(plan)
-        most = {
-            instance.name: max(slots, 1 if plan.is_local else 0) // instance.n_slots for instance in plan.prices.types
-        }
+        most = {kind.name: max(slots, 1 if plan.is_local else 0) // kind.n_slots for kind in plan.prices.types}
         if cap is not None:
             most[stage.instance_type] = min(most[stage.instance_type], cap)
         mine = self._instances.of(plan.run_id)
@@ -124,9 +122,7 @@ class Sizing:
         # Slots of this server have their sessions already, except added ones.
         young = [] if plan.is_local else held
         ages = [(instance.status == "ready", self._instances.age(instance, now_seconds)) for instance in young]
-        billed = [
-            max(0.0, now_seconds - instance.billed_seconds) for instance in held if instance.billed_seconds is not None
-        ]
+        billed = [max(0.0, now_seconds - begin) for instance in held if (begin := instance.billed_seconds) is not None]
         return Circumstances(now_seconds, cost, stage.instance_type, len(held), most, tuple(ages), tuple(billed))
 
     # Where only work is paid

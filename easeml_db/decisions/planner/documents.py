@@ -106,7 +106,7 @@ def make_plan(
         stages = declared_stages(search)
     else:
         stages = envelopes(search, Past(knowledge.curves, knowledge.epoch_seconds), seed=seed)
-    kinds = [alternative.device_kind for alternative in prices.types]
+    kinds = [instance.device_kind for instance in prices.types]
     profiles = knowledge.profiles(architectures_of(stages), kinds, is_local=request["is_local"])
     facts = request["knowledge"]
     reading = max(profile.reading_seconds for profile in profiles.values())
@@ -115,9 +115,7 @@ def make_plan(
     simulator = Simulator(job, prices, n_samples=_n_samples(job), seed=seed)
     goal = request["goal"]
     if goal.get("n_points") is not None:
-        return json.dumps(
-            [_point(simulator, alternative) for alternative in plan_frontier(simulator, _n_points(goal["n_points"]))]
-        )
+        return json.dumps([_point(simulator, plan) for plan in plan_frontier(simulator, _n_points(goal["n_points"]))])
     limits = Goal(goal["deadline_seconds"], goal["max_cost"], goal["confidence"])
     notes = "; ".join(knowledge.notes)
     rows: list[Row] = []

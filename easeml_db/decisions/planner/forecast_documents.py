@@ -35,10 +35,8 @@ def make_forecast(state_json: str) -> str:
     except NotReady as error:
         if state["seconds_to_limit"] is None:
             raise
-        expected, notes = (
-            until_limit(_held(state), state["seconds_to_limit"]),
-            [f"{error.message}: it has its time limit"],
-        )
+        expected = until_limit(_held(state), state["seconds_to_limit"])
+        notes = [f"{error.message}: it has its time limit"]
     return json.dumps({**vars(expected), "note": "; ".join(notes) or None})
 
 

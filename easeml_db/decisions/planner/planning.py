@@ -99,11 +99,7 @@ def make_plans(simulator: Simulator, goal: Goal, held: Held = NOTHING) -> list[A
     if plan is None:
         raise search.refusal(frontier)
     candidates = ((PLANNED, search.improved(plan)), (STATIC, static), (NAIVE_ELASTIC, naive))
-    return [
-        Alternative(name, candidate, search.predict(candidate))
-        for name, candidate in candidates
-        if candidate is not None
-    ]
+    return [Alternative(name, chosen, search.predict(chosen)) for name, chosen in candidates if chosen is not None]
 
 
 def best_plan(simulator: Simulator, goal: Goal, held: Held = NOTHING) -> Alternative | None:
@@ -146,9 +142,7 @@ class _Search:
 
     def best(self, plans: Iterable[Plan]) -> Plan | None:
         """Return the best plan that keeps the limits."""
-        allowed = [
-            (self._goal.rank(prediction), plan) for plan in plans if self._goal.allows(prediction := self.predict(plan))
-        ]
+        allowed = [(self._goal.rank(one), plan) for plan in plans if self._goal.allows(one := self.predict(plan))]
         return min(allowed, default=(None, None))[1]
 
     def improved_starts(self, static: Plan | None) -> Iterator[Plan]:

@@ -86,13 +86,11 @@ class _ResizePlan:
         self._narrowed: set[int] = set()
         self.longest_first = sorted(running, key=lambda running_trial: (-running_trial.seconds, running_trial.trial_id))
         new_widths = widths([running_trial.seconds for running_trial in self.longest_first], n_devices, profile)
-        self._wanted = {
-            running_trial.trial_id: width for running_trial, width in zip(self.longest_first, new_widths, strict=True)
-        }
+        self._target_widths = {one.trial_id: width for one, width in zip(self.longest_first, new_widths, strict=True)}
 
     def widen(self, running_trial: RunningTrial) -> None:
         """Let a trial go up as far as it should, and others' devices allow."""
-        trial, target = running_trial.trial_id, int(self._wanted[running_trial.trial_id])
+        trial, target = running_trial.trial_id, int(self._target_widths[running_trial.trial_id])
         if target > self.capacity.width(trial) and self._is_rested(running_trial):
             self._free_devices(trial, target)
             self._go_up(trial, target)
@@ -127,7 +125,7 @@ class _ResizePlan:
         """Narrow a trial if that frees a device, pays, and lets it end before a time in seconds."""
         if not self.capacity.own(trial):
             return
-        now, width = self.capacity.width(trial), self._wanted[trial]
+        now, width = self.capacity.width(trial), self._target_widths[trial]
         host = self.capacity.host(trial) if width < 1 else None
         joined = self.capacity.sharers(host) if host is not None else []
         if width < 1:
@@ -136,7 +134,7 @@ class _ResizePlan:
         if width >= now or not self._resizing.pays(width * after, now * self.capacity.seconds(trial)):
             return
         if max([after, *(self.capacity.seconds(sharer, width) for sharer in joined)]) < before:
-            self.capacity.narrow(trial, self._wanted[trial] if joined else width)
+            self.capacity.narrow(trial, self._target_widths[trial] if joined else width)
             self._narrowed.add(trial)
 
     def _is_rested(self, running_trial: RunningTrial) -> bool:

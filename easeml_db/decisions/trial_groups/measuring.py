@@ -118,10 +118,10 @@ class Measuring:
     def next_round(self) -> Round | None:
         """Return what to run now; None when all is known."""
         p, w = len(self._slowdowns) + 1, len(self._speedups) + 1
-        alone = [trial for trial in self._trials[: max(1, self._n_wanted(p))] if trial not in self._alone]
+        alone = [trial for trial in self._trials[: max(1, self._n_needed(p))] if trial not in self._alone]
         if alone:
             return Round((alone[0],))
-        if self._n_wanted(p):
+        if self._n_needed(p):
             return Round(self._trials[:p])
         if not self._is_scaling_over and w <= self._most_devices:
             return Round(self._trials[:1], w)
@@ -158,7 +158,7 @@ class Measuring:
             profile, eps, len(self._slowdowns), len(self._speedups), self._is_bounded, self._measurements()
         )
 
-    def _n_wanted(self, p: int) -> int:
+    def _n_needed(self, p: int) -> int:
         """Return how many trials to pack next; 0: no more."""
         if self._is_packing_over or p > self._most_packed:
             return 0

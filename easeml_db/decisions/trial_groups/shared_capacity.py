@@ -18,13 +18,10 @@ class SharedCapacity:
         self, running: Sequence[RunningTrial], devices: Sequence[int], profile: Profile, capacities: Mapping[int, int]
     ) -> None:
         self._capacities = {device: min(profile.c, capacities.get(device, profile.c)) for device in devices}
-        self._profile, self._seconds = (
-            profile,
-            {running_trial.trial_id: running_trial.seconds for running_trial in running},
-        )
-        self._first = {running_trial.trial_id: running_trial.placement for running_trial in running}
+        self._profile, self._seconds = profile, {trial.trial_id: trial.seconds for trial in running}
+        self._first = {trial.trial_id: trial.placement for trial in running}
         self.placed = dict(self._first)
-        taken = {device for running_trial in running for device in running_trial.placement.devices}
+        taken = {device for trial in running for device in trial.placement.devices}
         self.idle = [device for device in devices if device not in taken]
 
     @property

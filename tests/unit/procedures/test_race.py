@@ -93,9 +93,8 @@ def test_configs_of_the_portfolio_come_first_and_each_once(space):
 def test_the_best_of_a_candidate_goes_on_at_once_and_one_that_is_behind_waits():
     candidate = RaceCandidate((trial(1, [0.8]), trial(2, [0.7])), 100, 3)
     assert candidate.promotable().trial_number == 1
-    assert (
-        RaceCandidate((trial(1, [0.8, 0.85], status="running", target=9), trial(2, [0.7])), 100, 3).promotable() is None
-    )
+    running = trial(1, [0.8, 0.85], status="running", target=9)
+    assert RaceCandidate((running, trial(2, [0.7])), 100, 3).promotable() is None
     six = [trial(k, [0.1 * k]) for k in range(1, 7)]
     assert [t.trial_number for t in six if RaceCandidate((*six,), 100, 3)._is_among_best(t)] == [5, 6]
 
@@ -202,10 +201,8 @@ def test_a_candidate_that_is_behind_has_its_share(space):
 def test_it_ends_when_nothing_improves(space):
     spent = [trial(1, [0.9], status="stopped"), trial(2, [0.8], architecture="line", status="stopped")]
     spent += [trial(3 + k, [0.5], status="stopped") for k in range(CANDIDATE_PATIENCE)]
-    spent += [
-        trial(3 + CANDIDATE_PATIENCE + k, [0.5], architecture="line", status="stopped")
-        for k in range(CANDIDATE_PATIENCE)
-    ]
+    numbers = range(3 + CANDIDATE_PATIENCE, 3 + 2 * CANDIDATE_PATIENCE)
+    spent += [trial(number, [0.5], architecture="line", status="stopped") for number in numbers]
     assert race(space).ask(spent) == []
     assert race(space).is_done(spent)
     assert isinstance(race(space).ask(spent[:-1])[0], StartTrial)

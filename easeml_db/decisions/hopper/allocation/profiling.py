@@ -25,7 +25,7 @@ class Profiling:
     def __init__(self, work: RunWork) -> None:
         self._work = work
         self._n_partitions = work.run.trials[0].n_partitions if work.run.trials else 1
-        self._known: dict[tuple[str, str], MeasuredProfile] | None = None
+        self._profiles: dict[tuple[str, str], MeasuredProfile] | None = None
         self._new: list[NewProfile] = []
         self._profiler: DeviceProfiler | None = None
         self._tried: set[tuple[str, str]] = set()  # architectures and kinds of devices, measured once at most
@@ -34,11 +34,11 @@ class Profiling:
     @property
     def is_told(self) -> bool:
         """Whether it has received the profiles of earlier runs."""
-        return self._known is not None
+        return self._profiles is not None
 
     def tell(self, profiles: Profiles) -> None:
         """Take the profiles of earlier runs."""
-        self._known = dict(profiles)
+        self._profiles = dict(profiles)
 
     def take_new(self) -> list[NewProfile]:
         """Return the profiles measured since the last call."""
@@ -51,7 +51,7 @@ class Profiling:
 
     def profile(self, devices: Sequence[Device]) -> MeasuredProfile:
         """Return one profile for all open trials."""
-        kind, profiles = devices[0].kind, self._known or {}
+        kind, profiles = devices[0].kind, self._profiles or {}
         names = self._by_architecture()
         measured = [profiles.get((name, kind), PLAIN).up_to(self._most_devices(name, devices)) for name in names]
         return merged(measured) if measured else PLAIN
@@ -104,8 +104,8 @@ class Profiling:
         return None
 
     def _know(self, architecture: str, kind: str, measured: MeasuredProfile) -> None:
-        if self._known is not None:
-            self._known[architecture, kind] = measured
+        if self._profiles is not None:
+            self._profiles[architecture, kind] = measured
 
     def _next(self, devices: Sequence[Device]) -> DeviceProfiler | None:
         """Return a profiler on the largest device, for the first architecture of which too little is known."""
@@ -124,7 +124,7 @@ class Profiling:
         """Return whether nothing is left to measure, or measuring was tried already."""
         if (architecture, device.kind) in self._tried or n_packed == n_devices == 1:
             return True
-        profile = (self._known or {}).get((architecture, device.kind))
+        profile = (self._profiles or {}).get((architecture, device.kind))
         return profile is not None and profile.covers(n_packed, n_devices)
 
     def _most_devices(self, architecture: str, devices: Sequence[Device]) -> int:

@@ -133,17 +133,15 @@ class OpenRun:
         """Return the expected seconds of the end of the run: a test of one of its trials and, if a search may end with
         an ensemble, the answers of all candidates, the last unit begun, and the retraining of one trial.
         """
-        work, is_searched = self.work, self.run.search is not None
+        work, trials = self.work, self.work.trials.values()
 
         def unit_seconds(trial: Trial, kind: str) -> float:
             return work.seconds.known(trial.trial_id, work.architecture(trial.trial_id), kind) or 0.0
 
-        tests = max(
-            (trial.n_partitions * unit_seconds(trial, "validate") for trial in work.trials.values()), default=0.0
-        )
-        units = max((unit_seconds(trial, "train") for trial in work.trials.values()), default=0.0)
-        again = max((trial.n_steps_done * unit_seconds(trial, "train") for trial in work.trials.values()), default=0.0)
-        return N_ANSWERS * tests + units + again if is_searched else tests
+        tests = max((trial.n_partitions * unit_seconds(trial, "validate") for trial in trials), default=0.0)
+        units = max((unit_seconds(trial, "train") for trial in trials), default=0.0)
+        again = max((trial.n_steps_done * unit_seconds(trial, "train") for trial in trials), default=0.0)
+        return N_ANSWERS * tests + units + again if self.run.search is not None else tests
 
     def end_budget(self) -> None:
         """Start no more units; those under way run to their end."""

@@ -106,9 +106,7 @@ class OpenRuns:
         """
         if self._by_age is None:
             by_age = [self._runs[run] for run in sorted(self._active, key=lambda run: (self._active[run], run))]
-            self._by_age = (
-                sorted(by_age, key=lambda open_run: open_run.run.tenant != self._first) if self._first else by_age
-            )
+            self._by_age = sorted(by_age, key=lambda run: run.run.tenant != self._first) if self._first else by_age
         return self._by_age
 
     def tenants(self) -> Collection[str]:
@@ -125,7 +123,7 @@ class OpenRuns:
             self._first, self._by_age = tenant, None
 
     def take_to_count(self) -> Collection[int]:
-        """Return the runs whose demand may have changed since the last call, including runs that are gone."""
+        """Return the runs whose demand may have changed since the last call, ended runs among them."""
         run_ids, self._to_count = self._to_count, set()
         return run_ids
 

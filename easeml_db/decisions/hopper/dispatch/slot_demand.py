@@ -54,13 +54,9 @@ class SlotDemand:
         """
         self._count()
         waiting = [*self._runs.aside()]
-        waiting += [
-            open_run.run_id for open_run in self._runs.active() if open_run.work.timing or self._is_saturated(open_run)
-        ]
+        waiting += [run.run_id for run in self._runs.active() if run.work.timing or self._is_saturated(run)]
         full = {tenant for tenant in self._limits if self._of_tenant[tenant] >= self._limits.of(tenant, default=0)}
-        return (
-            waiting + [open_run.run_id for open_run in self._runs if open_run.run.tenant in full] if full else waiting
-        )
+        return waiting + [run.run_id for run in self._runs if run.run.tenant in full] if full else waiting
 
     def is_newcomer_timed(self) -> bool:
         """Return whether a run that was never served is being timed, so that its turn comes next and soon."""

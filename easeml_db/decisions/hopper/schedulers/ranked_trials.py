@@ -59,11 +59,8 @@ class TiedTrials:
     def _turns_over(self, partition: int | None) -> list[Turn]:
         """Return the turns of the trials that may meet a partition next, sorted."""
         if partition not in self._turns:
-            able = (
-                k
-                for k, candidate in self._candidates.items()
-                if partition is None or partition in candidate.partition_numbers
-            )
+            trials = self._candidates.items()
+            able = (k for k, trial in trials if partition is None or partition in trial.partition_numbers)
             self._turns[partition] = sorted(map(self._turn, able))
         return self._turns[partition]
 

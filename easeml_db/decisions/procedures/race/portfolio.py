@@ -34,9 +34,7 @@ def choose_portfolio(specifications: str, measured: str | None) -> str:
     versions. Configs that are not legal any more are left out.
     """
     rows = json.loads(measured or "[]")
-    specs = {
-        architecture["architecture"]: architecture["hyperparameters"] for architecture in json.loads(specifications)
-    }
+    specs = {declared["architecture"]: declared["hyperparameters"] for declared in json.loads(specifications)}
     return json.dumps({name: _configs_of(name, specs[name], rows) for name in specs})
 
 

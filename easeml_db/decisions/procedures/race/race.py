@@ -63,12 +63,11 @@ class RaceProcedure(Procedure):
         self._options.flag("ensemble")  # false: the end of the run makes none (sql/runs/ending.sql)
         self._options.flag("refit")  # false: no member trains again on validation rows (units/refitting.py)
         self._max_seconds = arguments.max_seconds
-        n_of_candidate = self._n_wanted or DEFAULT_N_CONFIGS
         self._configs = {
             subspace.architecture: _CandidateConfigs(
                 ConfigSequence(SearchSpace((subspace,)), arguments.seed),
                 arguments.portfolio.get(subspace.architecture, ()),
-                n_of_candidate,
+                self._n_wanted or DEFAULT_N_CONFIGS,
             )
             for subspace in arguments.space.subspaces
         }
@@ -115,20 +114,15 @@ class RaceProcedure(Procedure):
         by_name: dict[str, list[TrialHistory]] = {name: [] for name, configs in self._configs.items() if configs.at(0)}
         for trial in trials:
             by_name[str(trial.config[RESERVED])].append(trial)
-        return {
-            name: RaceCandidate(tuple(of_candidate), self.max_epochs, self._eta)
-            for name, of_candidate in by_name.items()
-        }
+        return {name: RaceCandidate(tuple(mine), self.max_epochs, self._eta) for name, mine in by_name.items()}
 
     def _by_burden(self, candidates: Mapping[str, RaceCandidate], left: float) -> list[str]:
         """Return the candidates in the order of service, with `left` seconds to go; those in their first epoch last."""
         leader = max(candidates.values(), key=lambda candidate: candidate.best)
         dearest = max((candidate.seconds_per_epoch for candidate in candidates.values()), default=0.0)
         # A first trial that failed or was stopped measures nothing, so its candidate keeps no other from opening.
-        is_opening = dearest > 0 and any(
-            candidate.n_training and not candidate.is_held and not candidate.is_measured
-            for candidate in candidates.values()
-        )
+        opened = [candidate for candidate in candidates.values() if candidate.n_training and not candidate.is_held]
+        is_opening = dearest > 0 and not all(candidate.is_measured for candidate in opened)
         order = {name: k for k, name in enumerate(candidates)}
 
         def key(name: str) -> tuple[int, float, int, int]:
@@ -160,22 +154,22 @@ class _CandidateConfigs:
 
     def __init__(self, sequence: ConfigSequence, portfolio: Sequence[Config], n_configs: int) -> None:
         self._sequence, self._n_configs = sequence, n_configs
-        self._known = list({key_of(config): config for config in portfolio}.values())
-        self._unseen: Iterator[Config] = sequence.unseen(list(self._known))
+        self._configs = list({key_of(config): config for config in portfolio}.values())
+        self._unseen: Iterator[Config] = sequence.unseen(list(self._configs))
 
     def at(self, position: int) -> Config | None:
         """Return the config at a position from 0; None where there are no more."""
-        while len(self._known) <= position < self._n_configs:
+        while len(self._configs) <= position < self._n_configs:
             config = next(self._unseen, None)
             if config is None:
                 break
-            self._known.append(config)
-        return self._known[position] if position < min(len(self._known), self._n_configs) else None
+            self._configs.append(config)
+        return self._configs[position] if position < min(len(self._configs), self._n_configs) else None
 
     def count(self) -> int:
         """Return how many there are."""
         self.at(self._n_configs - 1)
-        return min(len(self._known), self._n_configs)
+        return min(len(self._configs), self._n_configs)
 
 
 def _carry_out(decision: TrialDecision, trials: list[TrialHistory]) -> None:

@@ -181,10 +181,8 @@ class RaceCandidate:
             for trial in self.trials
             for epoch, (moment, score) in enumerate(zip(_moments(trial), trial.scores, strict=True))
         ]
-        return (
-            (finite_or_worst(score), seconds)
-            for _, _, _, score, seconds in sorted(measured, key=lambda entry: entry[:3])
-        )
+        in_order = sorted(measured, key=lambda entry: entry[:3])
+        return ((finite_or_worst(score), seconds) for _, _, _, score, seconds in in_order)
 
     def _is_among_best(self, trial: TrialHistory) -> bool:
         n_epochs = len(trial.scores)
