@@ -1,6 +1,6 @@
 """Opening of arms as the tenancy policy decides, and closing once their trials have ended.
 
-A decision takes effect once it is in the tables; then the pool and the dispatcher are told.
+A decision takes effect once it is in the tables; then it is reported to the pool and the dispatcher.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ArmOpening:
             await self.fail(run_id, reason)
 
     async def _put_run(self, run: Run) -> None:
-        """Add a run, or update what is known of it. Arms of unknown cost are timed first."""
+        """Add or update a run. Arms of unknown cost are timed first."""
         check_run(run)
         self._dispatcher.put_run(run)
         self._procedures.put_run(run)
@@ -213,9 +213,7 @@ class ArmOpening:
         return await self._open(now_seconds, waiting | others)
 
     async def _open_for_races(self, now_seconds: float) -> bool:
-        """Open an arm for a race that has let its slot go for it, before others take that slot for as long as theirs
-        train.
-        """
+        """Open an arm for a race that gave up a slot for it, before a long trial of another run takes that slot."""
         runs = self._dispatcher.runs
         races = {*self._procedures.runs_that_wait()}.difference(runs.aside(), self._refused)
         return bool(races) and await self._open(now_seconds, {open_run.run_id for open_run in runs} - races)

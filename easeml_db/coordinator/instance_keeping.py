@@ -57,7 +57,7 @@ class InstanceKeeping:
             if instance.status != "releasing":
                 await self._provisioner.start(instance)
 
-    # What is known of them
+    # Instances by run
 
     def __bool__(self) -> bool:
         return bool(self._instances)

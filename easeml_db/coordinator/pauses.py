@@ -10,7 +10,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Pauses(Generic[Key]):
-    """What is paused, until when, and for the how many-th time in a row."""
+    """What is paused, until when, and how often in a row."""
 
     def __init__(self) -> None:
         self._until: dict[Key, float] = {}

@@ -89,8 +89,8 @@ class ProcedureRunner:
     # What follows
 
     async def decide(self, now_seconds: float) -> Work:
-        """Ask about every arm of which something has happened, until nothing follows any more, or one has taken long:
-        then others have their turn.
+        """Ask the procedure of every arm that has news, until none has; return early after a slow one, so that other work
+        gets its turn.
         """
         self._pauses.take_ended(now_seconds)
         while due := next((key for key in self._due if not self._pauses.is_paused(key, now_seconds)), None):
@@ -107,7 +107,9 @@ class ProcedureRunner:
                         yield effect
             except (NotFound, StaleLease):  # the tables may be ahead of what is known
                 self._histories.forget(arm.arm_id for arm in run.arms)
-                self._hold(due, now_seconds)
+                # Ask about the arm later: its rows may be locked.
+                self._due[due] = None
+                self._pauses.begin(due, now_seconds, QUESTION_PAUSE.seconds(self._pauses.n_in_a_row(due)))
             except NOT_THE_RUNS_FAULT:
                 raise
             except EasemlError as error:
@@ -134,17 +136,12 @@ class ProcedureRunner:
         return self._waiting
 
     def held_until(self) -> float:
-        """Return when an arm is to be asked about without a message: 0 for at once, infinity when none is."""
+        """Return when to ask about an arm without a message: 0 for at once, infinity for never."""
         return self._pauses.first_end(self._due)
 
-    def _hold(self, due: tuple[int, int], now_seconds: float) -> None:
-        """Ask about an arm later, because its rows may be locked."""
-        self._due[due] = None
-        self._pauses.begin(due, now_seconds, QUESTION_PAUSE.seconds(self._pauses.n_in_a_row(due)))
-
     async def _decide(self, run: Run, arm_id: int) -> Work:
-        """Ask about one arm, and carry out what follows. As long as its procedure thinks, and where much is read or
-        recorded, others go on.
+        """Ask the procedure of one arm and carry out its decisions. Other runs continue while it thinks and while much is
+        read or recorded.
         """
         arms = [arm for arm in run.arms if arm.arm_id == arm_id or covers_all_arms(run)]
         trials: dict[int, Mapping[int, TrialHistory]] = {}
@@ -170,8 +167,8 @@ class ProcedureRunner:
             await self._take_over(run.run_id, arm_id, answer)
 
     async def _record(self, run: Run, answer: Answer) -> Work:
-        """Record decisions in parts, so that nobody waits long for one transaction. If the run ends meanwhile, the rest
-        follows from asking again.
+        """Record decisions in parts, because others wait for each transaction. If the run ends meanwhile, the next
+        question yields the rest.
         """
         parts = [
             (arm_id, rows[begin : begin + DECISIONS_AT_ONCE])

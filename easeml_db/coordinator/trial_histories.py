@@ -35,7 +35,7 @@ class TrialHistories:
             self._changed.pop(arm_id, None)
 
     def of_arm(self, arm_id: int) -> Mapping[int, TrialHistory]:
-        """Return what is known of the trials of an arm that has been read, by trial number."""
+        """Return the trials of an arm that has been read, by trial number."""
         return self._histories[arm_id]
 
     async def read(self, run: Run, arm_id: int) -> Work:

@@ -23,28 +23,16 @@ class CloudInstance:
     ends_seconds: float | None = None
 
 
-def _never(number: int) -> bool:
-    return False
-
-
-def _nothing(number: int) -> float:
-    return 0.0
-
-
-def _no_death(number: int) -> float | None:
-    return None
-
-
 @dataclass(frozen=True)
 class CloudFaults:
     """The fate of the k-th instance (from 1): seconds in the queue and to start, whether it fails to start, and how
     long after its start it dies (None: it lives).
     """
 
-    queue_seconds: Callable[[int], float] = _nothing
-    start_seconds: Callable[[int], float] = _nothing
-    is_failing: Callable[[int], bool] = _never
-    dies_after: Callable[[int], float | None] = _no_death
+    queue_seconds: Callable[[int], float] = lambda number: 0.0
+    start_seconds: Callable[[int], float] = lambda number: 0.0
+    is_failing: Callable[[int], bool] = lambda number: False
+    dies_after: Callable[[int], float | None] = lambda number: None
 
 
 class Cloud:

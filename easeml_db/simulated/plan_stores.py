@@ -52,7 +52,7 @@ class SimulatedInstances(SimulatedPort):
     """InstanceStore in memory."""
 
     async def alive(self) -> list[Instance]:
-        """Return all instances that are wanted, there, or on their way out."""
+        """Return all instances that are requested, ready, or being released."""
         self._life.call()
         return list(self._tables.plans_table.instances.values())
 
@@ -62,7 +62,7 @@ class SimulatedInstances(SimulatedPort):
         return max(self._world.n_base_slots, self._world.max_local_slots)
 
     async def request(self, run_id: int, provisioner: str, instance_type: str, n: int) -> Sequence[int]:
-        """Record that instances are wanted; return their numbers."""
+        """Record a request for instances; return their numbers."""
         self._life.call()
         self._tables.fence(self._life.lease_number)
         plan = self._tables.plans_table.plans[run_id]

@@ -1,4 +1,4 @@
-"""A world of slots, runs and faults with a clock of its own: what a coordinator meets, without a server.
+"""A simulated world of slots, runs and faults, with its own clock: what a coordinator meets, without a server.
 
     world = SimulatedWorld(slots, runs, seconds_of=lambda unit, slot_id: 1.0)
     world.at(5.0, lambda: world.cancel_run(1))

@@ -98,7 +98,7 @@ class Run:
     n_resumes: int = 0
 
     def beside(self, earlier: Run) -> Run:
-        """Return the run with earlier known trials, where it has no newer ones."""
+        """Return the run with the trials of an `earlier` reading where it has no newer ones."""
         trials = {trial.trial_number: trial for trial in earlier.trials}
         trials.update((trial.trial_number, trial) for trial in self.trials)
         return replace(

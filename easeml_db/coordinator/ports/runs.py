@@ -27,8 +27,8 @@ class RunStore(Protocol):
         """Return an open run; None when it ended or is gone. Raises EasemlError where its rows cannot be read."""
 
     async def read_again(self, known: Run) -> Run | None:
-        """Return an open run as `read` does, where only little has changed since it was known: of trials that had no
-        unit to run, and have none now, nothing is read."""
+        """Return an open run as `read` does, where little has changed since `known`: it reads no trials that had no
+        unit to run and have none now."""
 
     async def start(self, run_id: int) -> None:
         """Mark a queued run as running."""

@@ -53,7 +53,7 @@ def _held(state: Row) -> SlotsHeld:
 
 
 def rest_of(state: Row, *, is_on_own_slots: bool = True) -> tuple[tuple[Stage, ...], Knowledge]:
-    """Return the remaining stages of a run, and what is known of its times. Raises NotReady, InvalidArgument."""
+    """Return the remaining stages of a run, and the knowledge of its times. Raises NotReady, InvalidArgument."""
     knowledge = Knowledge(
         state["knowledge"], state["dataset"], is_parallel=needs_gangs(state.get("allocation", "")),
         is_on_own_slots=is_on_own_slots, run_id=state.get("run_id"),

@@ -224,7 +224,7 @@ class Job:
         return architectures_of(self.stages)
 
     def profile(self, architecture: str, device_kind: str) -> TrialProfile:
-        """Return what is known of an architecture on a kind of device. Raises InvalidArgument."""
+        """Return the profile of an architecture on a kind of device. Raises InvalidArgument."""
         try:
             return self.profiles[architecture, device_kind]
         except KeyError:

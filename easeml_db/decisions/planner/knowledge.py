@@ -66,7 +66,7 @@ class Knowledge:
         is_on_own_slots: bool = False,
         run_id: int | None = None,
     ) -> None:
-        """Begin with what is `known`. `is_parallel`: use epochs on several slots at once, if there are any.
+        """Begin with `facts` from SQL. `is_parallel`: use epochs on several slots at once, if there are any.
         `is_on_own_slots`: they get slots of this server, which may have their sessions already. `run_id`: the run whose
         rest is planned.
         """
@@ -87,7 +87,7 @@ class Knowledge:
 
     @property
     def notes(self) -> list[str]:
-        """What had to be assumed, each once."""
+        """Assumptions in place of measurements, each once."""
         return list(self._notes)
 
     @property

@@ -67,8 +67,8 @@ def ready(
 ) -> list[tuple[int, tuple[int, ...]]]:
     """Return the trials whose next unit may start now, each with the idle slot of least rank of each of its devices.
 
-    `under_way` gives the shares with which units have started; on a device that a trial has to itself none is under way
-    beside it, and a trial waits for those that have yet to leave.
+    `under_way` gives the shares with which units have started. A trial that has a device to itself waits until the
+    units of other trials have left it.
     """
     busy, idle, starts = dict(under_way), set(idle_slots), list[tuple[int, tuple[int, ...]]]()
     for trial, share in shares.items():
@@ -84,7 +84,7 @@ def ready(
 
 
 def _is_open(device: Device, share: DeviceShare, busy: Iterable[DeviceShare]) -> bool:
-    """Return whether a unit of this share may start beside those that are under way."""
+    """Return whether a unit of this share may start while the units under way run on the device."""
     there = [other for other in busy if any(device.name == used.name for used in other.devices)]
     return not there or (share.is_packed and all(other.is_packed for other in there))
 

@@ -181,9 +181,7 @@ class Measuring:
             self._discard(asked)
             return
         self._n_attempts = 0
-        self._scaled(asked.n_devices * alone / samples[0].unit_seconds)
-
-    def _scaled(self, speedup: float) -> None:
+        speedup = asked.n_devices * alone / samples[0].unit_seconds
         self._is_scaling_over = speedup <= self._speedups[-1]
         self._speedups.append(speedup)
 

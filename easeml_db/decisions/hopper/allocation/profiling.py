@@ -83,7 +83,7 @@ class Profiling:
         if profiler is None or profiler.is_under_way:
             return
         kind, asked = profiler.devices[0].kind, profiler.next_round()
-        if not set(profiler.devices) <= set(devices) or (asked and not self._are_open(asked.trial_ids)):
+        if not set(profiler.devices) <= set(devices) or (asked and set(asked.trial_ids) - self._work.trials.keys()):
             self._profiler = None
             self._tried.discard((profiler.architecture, kind))
         elif asked is None:
@@ -91,11 +91,8 @@ class Profiling:
             self._know(profiler.architecture, kind, profiler.measuring.result())
             self._new.append(NewProfile(profiler.architecture, kind, profiler.measuring.result()))
 
-    def _are_open(self, trial_ids: Sequence[int]) -> bool:
-        return self._work.trials.keys() >= set(trial_ids)
-
     def _wait(self) -> list[TrialSlots] | None:
-        """Wait for a free device, but not for ever: without it, each trial has a device of its own."""
+        """Wait for a free device, up to PATIENCE times; then assume that each trial has a device of its own."""
         self._n_looks += 1
         if self._n_looks < PATIENCE or self._profiler is None:
             return []

@@ -30,17 +30,13 @@ def water_filling(work: RunWork) -> Allocation:
     return Hopping(work) if work.run.holders is not None else WaterFilling(work)
 
 
-def _never(trial_id: int) -> bool:
-    return False
-
-
 class WaterFilling(Allocation):
     """Pilots that time trials, pilots that measure devices, then units on each trial's share."""
 
     def __init__(self, work: RunWork) -> None:
         super().__init__(work)
         self.records = self
-        self._pilots = PilotQueue(work, _never)
+        self._pilots = PilotQueue(work, lambda trial_id: False)
         self._profiling = Profiling(work)
         self._sharing = DeviceSharing(work)
         self._measuring: set[int] = set()  # trials whose pilot under way measures
@@ -125,11 +121,11 @@ class WaterFilling(Allocation):
 
     @property
     def is_profiled(self) -> bool:
-        """Whether it has received the known profiles."""
+        """Whether it has received the profiles of earlier runs."""
         return self._profiling.is_told
 
     def set_profiles(self, profiles: Profiles) -> None:
-        """Tell it which profiles are known."""
+        """Take the profiles of earlier runs."""
         self._profiling.tell(profiles)
 
     def take_profiles(self) -> list[NewProfile]:

@@ -99,13 +99,14 @@ class Dispatcher:
         """Fill the idle slots, oldest arm first. Slots that an allocation holds back stay idle."""
         starts: list[Start] = []
         dispatch_pass = DispatchPass(self.board, self._reserved, self.limits, self._placements)
-        # A thousand newcomers are timed on half of the slots: units of other tenants go on on the others.
+        # Newcomers are timed on at most half of the slots: units of other tenants continue on the rest.
         is_shared, is_passed_over = self.runs.is_shared(), False
         n_pilots: int | None = None
         for open_run in self.runs.active():
             most = None
             if is_shared and open_run.work.timing:
-                n_pilots = self._pilot_room() if n_pilots is None else n_pilots
+                if n_pilots is None:
+                    n_pilots = max(1, self.board.n_active() // 2) - self.board.n_pilots()
                 is_passed_over, most = True, n_pilots
                 if n_pilots <= 0:
                     continue
@@ -115,10 +116,6 @@ class Dispatcher:
             starts += chosen
             n_pilots = n_pilots - len(chosen) if most is not None and n_pilots is not None else n_pilots
         return starts + self._serve_timed(dispatch_pass) if is_passed_over else starts
-
-    def _pilot_room(self) -> int:
-        """Count the slots on which newcomers may be timed now while others want slots."""
-        return max(1, self.board.n_active() // 2) - self.board.n_pilots()
 
     def _serve_timed(self, dispatch_pass: DispatchPass) -> list[Start]:
         """Give runs that are being timed the slots that no other run wants."""

@@ -42,7 +42,7 @@ class OpenRun:
                 seconds.pilot(trial.trial_id, trial.pilot_train_seconds, trial.pilot_evaluate_seconds)
         self._arm_times = ArmTimes(run, seconds.timed_trials())
 
-    # What is known of it
+    # What it is and wants
 
     @property
     def run(self) -> Run:
@@ -109,7 +109,7 @@ class OpenRun:
         self.allocation.trials_opened()
 
     def time_arms(self, arm_ids: Collection[int]) -> None:
-        """Request a pilot of one trial of each of these arms before any arm is opened, to know what the arms cost."""
+        """Request a pilot of one trial of each of these arms before any arm is opened, to learn what the arms cost."""
         firsts = self.arms.first_trials(arm_ids)
         self.work.timing = {trial.trial_id: trial for trial in firsts if self.work.is_untimed(trial)}
 

@@ -11,7 +11,7 @@ from easeml_db.words.run import Run
 
 
 class OpenRuns:
-    """Runs by number, served by the age of their oldest open arm. Whoever changes one touches it."""
+    """Runs by number, served by the age of their oldest open arm. Each change of one must call `touch`."""
 
     def __init__(self) -> None:
         self._seconds = UnitSeconds()  # of all runs: their architectures are the same

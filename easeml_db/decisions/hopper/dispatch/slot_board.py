@@ -62,7 +62,7 @@ class SlotBoard:
         """Count on a slot no more: its session cannot be opened for now."""
         self._absent.add(slot_id)
 
-    # What is known of them
+    # Slots, their units and instances
 
     def active(self) -> Set[int]:
         """Return the slots that may get units."""

@@ -47,7 +47,7 @@ class _KindSums:
             self.architectures[name] = _plus(self.architectures.get(name), seconds)
 
     def nearest(self, trial_id: int, architecture: str) -> _Sum | None:
-        """Return the most specific value that is known for a trial."""
+        """Return the most specific value for a trial."""
         of_trial = self.trials.get(trial_id) or self.pilots.get(trial_id)
         return of_trial or self.architectures.get(architecture) or self.architectures.get(None)
 

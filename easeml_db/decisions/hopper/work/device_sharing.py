@@ -35,7 +35,7 @@ class DeviceSharing:
     def held_slots(self) -> set[int]:
         """Return the slots of devices that a trial has to itself: no other run is to use them."""
         shares = self._allocator.shares().values()
-        return {slot for share in shares if not share.is_packed for slot in _slots_of(share)}
+        return {slot for share in shares if not share.is_packed for device in share.devices for slot in device.slot_ids}
 
     def take_log(self) -> tuple[AllocationLog, Mapping[int, str]]:
         """Return the decisions since the last call, with a label for each group."""
@@ -100,11 +100,7 @@ class DeviceSharing:
         return f"{', '.join(names)} to epoch {max(trial.due_epochs for trial in trials)}"
 
     def _slowdown(self, share: DeviceShare, profile: Profile) -> float:
-        """Return the slowdown of a unit that starts now, beside those that share its device."""
+        """Return the slowdown of a unit that starts now, from the units that share its device."""
         if not share.is_packed:
             return 1.0
         return profile.slowdown(sum(other.devices == share.devices for other in self._under_way.values()))
-
-
-def _slots_of(share: DeviceShare) -> list[int]:
-    return [slot for device in share.devices for slot in device.slot_ids]
