@@ -89,8 +89,8 @@ class ProcedureRunner:
     # What follows
 
     async def decide(self, now_seconds: float) -> Work:
-        """Ask the procedure of every arm that has news, until none has; return early after a slow one, so that other work
-        gets its turn.
+        """Ask the procedure of every arm that has news, until none has; return early after a slow one, so that others
+        get their turn.
         """
         self._pauses.take_ended(now_seconds)
         while due := next((key for key in self._due if not self._pauses.is_paused(key, now_seconds)), None):
@@ -140,8 +140,8 @@ class ProcedureRunner:
         return self._pauses.first_end(self._due)
 
     async def _decide(self, run: Run, arm_id: int) -> Work:
-        """Ask the procedure of one arm and carry out its decisions. Other runs continue while it thinks and while much is
-        read or recorded.
+        """Ask the procedure of one arm and carry out its decisions. Other runs continue while it thinks and while much
+        is read or recorded.
         """
         arms = [arm for arm in run.arms if arm.arm_id == arm_id or covers_all_arms(run)]
         trials: dict[int, Mapping[int, TrialHistory]] = {}

@@ -49,8 +49,8 @@ class Sizing:
         if most < 1 and plan.is_local:
             return Size(instance.name, 0, is_shared=True)
         n_planned = min(stage.n_instances, stage.n_instances if cap is None else max(cap, 1))
-        n_wanted = min(n_planned, self._early(plan, stage, instance, sum(keys.values()), n_seen))
-        return Size(instance.name, min(n_wanted, max(most, 0)), is_short=most < n_planned)
+        n_needed = min(n_planned, self._early(plan, stage, instance, sum(keys.values()), n_seen))
+        return Size(instance.name, min(n_needed, max(most, 0)), is_short=most < n_planned)
 
     def _early(self, plan: RunPlan, stage: PlannedStage, instance: InstanceType, n_left: int, n_seen: int) -> int:
         """Return how many instances a stage in its last trials needs, and the stage after it."""

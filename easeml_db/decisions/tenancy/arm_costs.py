@@ -30,7 +30,7 @@ class ArmCosts:
 
     def put(self, run_id: int, arms: Sequence[Arm]) -> None:
         """Add a run with its arms, or update them."""
-        arm_seconds = [self._known_seconds(run_id, arm) for arm in arms]
+        arm_seconds = [self._seconds_of(run_id, arm) for arm in arms]
         timed = [seconds for seconds in arm_seconds if seconds is not None]
         guess = sum(timed) / len(timed) if timed else self.unit_seconds or UNKNOWN_SECONDS
         self._count(run_id, -1)
@@ -73,7 +73,7 @@ class ArmCosts:
         self._sum += sign * seconds
         self._n += sign * n_arms
 
-    def _known_seconds(self, run_id: int, arm: Arm) -> float | None:
+    def _seconds_of(self, run_id: int, arm: Arm) -> float | None:
         """Return the known seconds of an arm, at least a microsecond."""
         for seconds in (arm.cost_seconds, self._timed.get(run_id, {}).get(arm.arm_id), self._from_history(arm)):
             if seconds is not None:

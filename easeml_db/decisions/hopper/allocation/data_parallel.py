@@ -86,8 +86,8 @@ class DataParallel(Allocation):
 
     def _idle_within_limit(self, offer: SlotOffer, slots: Sequence[int]) -> Sequence[int]:
         """Return the idle slots; none where the tenant may not begin to work on all that its gangs would have."""
-        n_wanted = len(set(offer.idle).intersection(slots))
-        return offer.idle if offer.n_allowed is None or n_wanted <= offer.n_allowed else ()
+        n_needed = len(set(offer.idle).intersection(slots))
+        return offer.idle if offer.n_allowed is None or n_needed <= offer.n_allowed else ()
 
     def share(self, trials: Iterable[Trial], slots: Sequence[int], offer: SlotOffer) -> GangSlots:
         """Share slots out among trials that train in gangs."""

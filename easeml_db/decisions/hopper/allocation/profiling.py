@@ -32,7 +32,7 @@ class Profiling:
         self._n_looks = 0
 
     @property
-    def is_told(self) -> bool:
+    def has_profiles(self) -> bool:
         """Whether it has received the profiles of earlier runs."""
         return self._profiles is not None
 

@@ -122,7 +122,7 @@ class WaterFilling(Allocation):
     @property
     def is_profiled(self) -> bool:
         """Whether it has received the profiles of earlier runs."""
-        return self._profiling.is_told
+        return self._profiling.has_profiles
 
     def set_profiles(self, profiles: Profiles) -> None:
         """Take the profiles of earlier runs."""
