@@ -28,7 +28,6 @@ class Crashes:
         self._runs, self._crashed = runs, crashed
 
     def __bool__(self) -> bool:
-        """Return whether anything is still to be recorded."""
         return bool(self._crashed)
 
     def add(self, message: UnitFailed) -> None:

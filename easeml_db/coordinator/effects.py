@@ -38,7 +38,7 @@ class CutTraining:
 
 @dataclass(frozen=True)
 class Stop:
-    """End the loop after this turn: somebody asked for it."""
+    """End the loop after this turn, as requested."""
 
 
 Effect = HandleMessages | OpenSlots | CancelUnits | CutTraining | Stop

@@ -131,8 +131,8 @@ class InstanceKeeping:
         return [OpenSlots()]
 
     async def settle(self, now_seconds: float) -> list[Effect]:
-        """Stop the released instances whose units have ended, and record again what a lock of somebody's transaction
-        prevented.
+        """Stop the released instances whose units have ended, and record again what the lock of another
+        transaction prevented.
         """
         effects: list[Effect] = []
         if self._unrecorded_until <= now_seconds:

@@ -45,7 +45,7 @@ class Followed:
     n_seen: int = 0  # trials that the stage had at once, at most
     next_check: float = 0.0
     retry_at: float = 0.0
-    cap: int | None = None  # instances of the stage's type that are to be had, after too many failures
+    cap: int | None = None  # available instances of the stage's type, after too many failures
 
 
 class PlannedRuns:

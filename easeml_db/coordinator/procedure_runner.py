@@ -36,8 +36,8 @@ class ProcedureRunner:
         self._histories = TrialHistories(searches)
         self._procedures: dict[int, Procedure] = {}  # by arm
         self._due: dict[tuple[int, int], None] = {}  # run and arm, in the order in which something happened
-        self._failed: dict[int, str] = {}  # runs whose procedure cannot go on, with the reason
-        self._pauses: Pauses[tuple[int, int]] = Pauses()  # of arms of which somebody holds rows
+        self._failed: dict[int, str] = {}  # runs whose procedure cannot continue, with the reason
+        self._pauses: Pauses[tuple[int, int]] = Pauses()  # of arms whose rows another transaction holds
         self._waiting: set[int] = set()  # runs that train nothing until another of their arms is opened
         self._pruned_bytes = 0
 
@@ -82,7 +82,6 @@ class ProcedureRunner:
             self._due[run_id, run.arm_of[trial_id]] = None
 
     def _searched(self, run_id: int) -> Run | None:
-        """Return an open run that has a search."""
         open_run = self._dispatcher.runs.get(run_id)
         return None if open_run is None or open_run.run.search is None else open_run.run
 
@@ -105,7 +104,7 @@ class ProcedureRunner:
                     async for effect in self._decide(run, arm_id):
                         has_waited = True
                         yield effect
-            except (NotFound, StaleLease):  # the tables may be ahead of what is known
+            except (NotFound, StaleLease):  # the tables may be ahead of the histories here
                 self._histories.forget(arm.arm_id for arm in run.arms)
                 # Ask about the arm later: its rows may be locked.
                 self._due[due] = None

@@ -1,4 +1,4 @@
-"""A question to a procedure, and its answer in the form of the tables. It is pure, and runs in a thread of its own
+"""A question to a procedure, and its answer in the form of the tables. It is pure, and runs in its own thread
 because it may concern ten thousand trials.
 """
 

@@ -95,7 +95,7 @@ class Retries:
     # Pauses
 
     def pause_run(self, run_id: int, now_seconds: float) -> None:
-        """Start nothing of a run for a while: somebody's open transaction holds its rows."""
+        """Start nothing of a run for a while: another open transaction holds its rows."""
         seconds = ROWS_PAUSE.seconds(self._pauses.n_in_a_row(run_id))
         if run_id in self._dispatcher.runs and self._pauses.begin(run_id, now_seconds, seconds):
             self._dispatcher.runs.put_aside(run_id)

@@ -45,7 +45,7 @@ class Sizing:
     ) -> Size:
         """Return the instances that a run should have in a stage."""
         instance = type_named(plan, stage.instance_type)
-        most = self._to_be_had(plan) // instance.n_slots
+        most = self._n_available(plan) // instance.n_slots
         if most < 1 and plan.is_local:
             return Size(instance.name, 0, is_shared=True)
         n_planned = min(stage.n_instances, stage.n_instances if cap is None else max(cap, 1))
@@ -60,7 +60,7 @@ class Sizing:
         n_next = following.n_instances if following is not None and following.instance_type == instance.name else 1
         return max(instance.n_instances(n_left * stage.width), n_next, 1)
 
-    def _to_be_had(self, plan: RunPlan) -> int:
+    def _n_available(self, plan: RunPlan) -> int:
         """Return how many slots a run may have of its provisioner."""
         tenant = self._dispatcher.runs[plan.run_id].run.tenant
         taken = self._instances.n_slots(plan.provisioner, without=plan.run_id)
@@ -113,7 +113,7 @@ class Sizing:
         self, plan: RunPlan, stage: PlannedStage, cost: float, now_seconds: float, cap: int | None
     ) -> Circumstances:
         """Return what a run has and may have, as input for planning the rest of it."""
-        slots = self._to_be_had(plan)
+        slots = self._n_available(plan)
         most = {kind.name: max(slots, 1 if plan.is_local else 0) // kind.n_slots for kind in plan.prices.types}
         if cap is not None:
             most[stage.instance_type] = min(most[stage.instance_type], cap)

@@ -33,7 +33,7 @@ def _effects(values: Matrix, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fit value = row + column to the known cells by least squares; of all such fits, take that of the least columns.
 
     With the rows eliminated, the columns c solve (N - M' R^-1 M) c = column sums - M' R^-1 row sums, where M (n, K)
-    says what is known, and R and N hold its row and column counts on their diagonals.
+    is the mask of known cells, and R and N hold its row and column counts on their diagonals.
     """
     per_row = mask / mask.sum(axis=1, keepdims=True)
     row_means = values.sum(axis=1) / mask.sum(axis=1)

@@ -1,4 +1,4 @@
-"""Random numbers that all candidates share: plans are compared on the same luck, and one seed gives one plan."""
+"""Random numbers that all candidates share: plans are compared on the same draws, and one seed gives one plan."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Draws:
         return [self._of(1, stage).standard_normal((self.n_samples, size)) for stage, size in enumerate(self._sizes)]
 
     def trials(self, stage: int) -> Vector:
-        """Return the luck of each trial of a stage, shape (samples, trials)."""
+        """Return a standard normal number for each trial of a stage, shape (samples, trials)."""
         return self._trials[stage]
 
     @cached_property
     def _starts(self) -> list[tuple[Vector, Vector]]:
-        """Of each stage the luck of the provider's queue, and the worst of the first 1, 2, ... instances."""
+        """By stage: a number for the provider's queue, and the largest of the first 1, 2, ... instances."""
         starts = []
         for stage in range(len(self._sizes)):
             generator = self._of(2, stage)

@@ -79,12 +79,12 @@ class StageKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Stage:
-    """Trials that train at once, up to a barrier. `is_continued`: they go on from states of an earlier stage.
+    """Trials that train at once, up to a barrier. `is_continued`: they start from states of an earlier stage.
 
     `alternatives` are equally likely loads, if it is unknown which trials it will be; `loads` is the first. If trials
     follow from others, `turns` gives for each alternative the number of trials that train in each turn of one epoch:
     more slots than that do not help in that turn. `key` says which trials of a run these are. `is_overlapped`: the
-    stages that follow, up to the next that goes on from none, have begun meanwhile, and take the slots that it leaves
+    stages that follow, up to the next that is not continued, have begun meanwhile, and take the slots that it leaves
     idle.
     """
 
@@ -234,7 +234,7 @@ class Job:
             ) from None
 
     def fits(self, device_kind: str) -> bool:
-        """Return whether all of it can train on a kind of device, as far as is known."""
+        """Return whether every architecture of the job has a profile on a kind of device."""
         return all((architecture, device_kind) in self.profiles for architecture in self.architectures)
 
 

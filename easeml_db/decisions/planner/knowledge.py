@@ -131,7 +131,6 @@ class Knowledge:
         return [kind for kind in timed if kinds is None or kind in kinds]
 
     def _check_timed(self, unknown: Sequence[str]) -> None:
-        """Raise NotReady where architectures were never timed."""
         if unknown:
             *some, last = unknown
             names, verb = (f"{', '.join(some)} and {last}", "take") if some else (last, "takes")

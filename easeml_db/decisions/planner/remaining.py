@@ -97,7 +97,7 @@ def _left_of(rung: PlannedRung, before: int, arm: ArmState, *, is_tested: bool) 
     n_missing = rung.n_trials - n_there - len(under_way)
     if n_missing <= 0 or rung.n_epochs <= before:
         return loads
-    # It is unknown which trials go on: assume them spread evenly over the architectures of the arm.
+    # It is unknown which trials survive: assume them spread evenly over the architectures of the arm.
     names = arm.name.split(SEPARATOR)
     counts = Counter(names[k % len(names)] for k in range(n_missing))
     more = float(rung.n_epochs - before)

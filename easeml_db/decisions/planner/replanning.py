@@ -51,7 +51,7 @@ class Rest:
     def __init__(self, plan: RunPlan, standing: Mapping[str, Any], circumstances: Circumstances) -> None:
         self._plan, self._now = plan, circumstances
         self._stages, knowledge = rest_of(standing, is_on_own_slots=plan.is_local)
-        self._types = _to_be_had(plan.prices, circumstances)
+        self._types = _available_types(plan.prices, circumstances)
         self._simulator: Simulator | None = None
         self.ending_seconds = 0.0  # of the test of the best trial, which no stage has
         if self._stages and self._types:
@@ -191,7 +191,7 @@ def _as_good_as_can_be(simulator: Simulator, money: float | None, held: Held) ->
     raise EasemlError(f"{PLANNED}: there is no plan at all")
 
 
-def _to_be_had(prices: PriceList, now: Circumstances) -> tuple[InstanceType, ...]:
+def _available_types(prices: PriceList, now: Circumstances) -> tuple[InstanceType, ...]:
     """Return the instance types of which the run may have any, with how many."""
     available = []
     for instance in prices.types:

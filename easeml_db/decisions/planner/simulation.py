@@ -196,7 +196,6 @@ def _n_held(groups: Sequence[_Group]) -> int:
 
 
 def _without_oldest(groups: tuple[_Group, ...], n_instances: int) -> tuple[_Group, ...]:
-    """Release the oldest instances."""
     while n_instances > 0:
         oldest, groups = groups[0], groups[1:]
         if oldest.n_instances > n_instances:

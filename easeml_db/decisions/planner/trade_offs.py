@@ -34,7 +34,7 @@ class _Labels(NamedTuple):
 
 
 def trade_offs(simulator: Simulator, held: Held = NOTHING) -> list[Plan]:
-    """Return plans of which none is both faster and cheaper than another, the fastest first, as far as is reckoned."""
+    """Return plans of which none is both faster and cheaper than another, the fastest first, by expected values."""
     choices = all_options(simulator)
     has_minimum = any(
         not instance.is_per_function and (instance.minimum_seconds or QUANTA[instance.billed_by])
@@ -67,7 +67,7 @@ class _Search:
         return [self._traced(layers, *parents[k]) for k in kept]
 
     def _layer(self, stage: int, before: Sequence[Allocation], labels: Sequence[_Labels]) -> list[_Labels]:
-        """Return the plans that go on with each allocation of a stage."""
+        """Return the plans that continue with each allocation of a stage."""
         merged, parents = _merged(labels)
         sizes = [len(one.cost) for one in labels]
         layer = []

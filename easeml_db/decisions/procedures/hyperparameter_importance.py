@@ -39,7 +39,6 @@ def hyperparameter_importances(trials_json: str, specifications_json: str) -> st
 
 
 def _rows(architecture: str, trials: Sequence[Row], specs: Mapping[str, HyperparameterSpec]) -> Iterator[Row]:
-    """Yield the rows of one architecture."""
     columns = {name: [_config(trial).get(name, spec.default) for trial in trials] for name, spec in specs.items()}
     varied = {name: values for name, values in columns.items() if len({_key(value) for value in values}) > 1}
     for name, share in _shares(varied, specs, [float(str(trial["value"])) for trial in trials]).items():

@@ -44,7 +44,7 @@ class Pool:
     # What governs it
 
     def set_tenancy(self, tenancy: Tenancy) -> None:
-        """Set the policy and the tenants' settings; a new policy starts afresh from what is known of the runs."""
+        """Set the policy and the tenants' settings; a new policy starts afresh from the runs' bandits."""
         before, self._tenancy = self._tenancy, tenancy
         if (before.policy, before.seed) != (tenancy.policy, tenancy.seed):
             bandits, self._selector = self._selector.bandits, self._new_selector()

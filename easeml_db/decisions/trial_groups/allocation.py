@@ -168,7 +168,7 @@ class Allocator:
         return any(len(device.slot_ids) > had.get(number, 0) for number, device in self._devices.items())
 
     def _forget_others(self, again: Collection[int]) -> None:
-        """Forget the trials that are open no more, or come anew."""
+        """Forget the trials that have closed, and those that start again."""
         gone = self._group_of.keys() - (self._seconds.keys() - set(again))
         left = {trial: self._group_of.pop(trial) for trial in gone}
         for trial in left:

@@ -76,7 +76,9 @@ class DeviceOccupancy:
             stopped = min(self._stopped.get(trial_id, 0.0), seconds)
             if stopped:
                 self._stopped[trial_id] -= stopped
-            self._train(trial_id, speed * (seconds - stopped))
+            running_trial, h_1 = self.running[trial_id], speed * (seconds - stopped)
+            n_reports = running_trial.n_reports + h_1 / self._report_seconds
+            self.running[trial_id] = replace(running_trial, seconds=running_trial.seconds - h_1, n_reports=n_reports)
         ended = [trial_id for trial_id, running_trial in self.running.items() if running_trial.seconds <= DONE]
         for trial_id in ended:
             self._take(trial_id)
@@ -92,11 +94,6 @@ class DeviceOccupancy:
         if placement.is_packed:
             return 1 / self.profile.slowdown(len(self._on[placement.devices[0]]))
         return 1 / self.profile.seconds(1.0, placement.width)
-
-    def _train(self, trial_id: int, h_1: float) -> None:
-        running_trial = self.running[trial_id]
-        n_reports = running_trial.n_reports + h_1 / self._report_seconds
-        self.running[trial_id] = replace(running_trial, seconds=running_trial.seconds - h_1, n_reports=n_reports)
 
     def _put(self, running_trial: RunningTrial) -> None:
         placement = running_trial.placement

@@ -94,7 +94,7 @@ class _Simulation:
             for before in group.after:
                 self._after[before].append(group)
         self._waiting: list[Waiting] = []
-        # A trial goes on in later groups, so here each (group, trial) has a number of its own.
+        # A trial continues in later groups, so here each (group, trial) has its own number.
         pairs = [(group, budget) for group in self.groups for budget in group.budgets]
         self._of = dict(enumerate((group, budget.trial_id) for group, budget in pairs))
         self._number = {(group.group_id, trial): number for number, (group, trial) in self._of.items()}

@@ -15,7 +15,7 @@ from easeml_db.decisions.trial_groups.measuring import MeasuredProfile, Measurin
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.words.topology import Device
 
-PATIENCE = 50  # looks at a device that others keep busy, before a run goes on without a profile
+PATIENCE = 50  # looks at a device that others keep busy, before a run continues without a profile
 PLAIN = MeasuredProfile(Profile(), 0.0, 1, 1)
 
 

@@ -1,4 +1,4 @@
-"""The choice of what runs next: the state of model hopper parallelism, told of events, without any I/O.
+"""The choice of what runs next: the state of model hopper parallelism, driven by events, without any I/O.
 
 It is a cache of the tables and can be rebuilt from them at any time. A stale cache does no harm, because the unit
 itself refuses a step that is not due. Only trials of open arms run. The tenancy policy opens the next arm when fewer

@@ -52,6 +52,6 @@ class BatchGains:
         return self._alone.get(key, math.inf)
 
     def pays(self, key: str) -> bool:
-        """Return whether a unit takes less time in a batch, as far as is known."""
+        """Return whether a unit takes less time in a batch, or too few batches have been timed to tell."""
         together = self._together.get(key, [])
         return len(together) < ENOUGH_BATCHES or min(together) < self._alone.get(key, math.inf)

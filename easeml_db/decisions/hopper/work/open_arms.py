@@ -34,7 +34,7 @@ class OpenArms:
     # Trials and arms
 
     def is_complete(self) -> bool:
-        """Return whether every arm has been opened, and no procedure goes on."""
+        """Return whether every arm has been opened, and no procedure is still deciding."""
         return len(self._opening) == len(self._run.arms) and not self._searched
 
     def has_unopened(self) -> bool:
