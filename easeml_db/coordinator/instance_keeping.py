@@ -68,8 +68,7 @@ class InstanceKeeping:
 
     def of(self, run_id: int) -> list[Instance]:
         """Return the requested and ready instances of a run, oldest first."""
-        mine = [instance for instance in self._instances.values() if instance.run_id == run_id]
-        return [instance for instance in mine if instance.status != "releasing"]
+        return [one for one in self._instances.values() if one.run_id == run_id and one.status != "releasing"]
 
     def age(self, instance: Instance, now_seconds: float) -> float:
         """Return for how long an instance has been in its status, since we took over at most."""

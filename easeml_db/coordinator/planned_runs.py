@@ -227,8 +227,7 @@ class PlannedRuns:
             await self._replan(followed, now, why)
 
     def _circumstances(self, followed: Followed, now: float) -> Circumstances:
-        cost = self._cost(followed, now)
-        return self._sizing.circumstances(followed.plan, followed.planned, cost, now, followed.cap)
+        return self._sizing.circumstances(followed.plan, followed.planned, self._cost(followed, now), now, followed.cap)
 
     async def _rest(self, followed: Followed, circumstances: Circumstances) -> Rest | None:
         standing = await self._plans.standing(followed.plan.run_id)

@@ -126,8 +126,7 @@ def plan_frontier(simulator: Simulator, n_points: int, held: Held = NOTHING) -> 
     for prediction, plan in predicted:
         if not points or prediction.mean_cost < points[-1][0].mean_cost * (1 - 1e-9):
             points.append((prediction, plan))
-    chosen = _spread(points, n_points)
-    return [Alternative(str(k), plan, prediction) for k, (prediction, plan) in enumerate(chosen, 1)]
+    return [Alternative(str(k), plan, prediction) for k, (prediction, plan) in enumerate(_spread(points, n_points), 1)]
 
 
 class _Search:

@@ -84,8 +84,7 @@ class InstanceType:
     @property
     def most_slots(self) -> int:
         """Slots that a stage may have of it."""
-        most = MAX_SLOTS if self.max_instances is None else self.max_instances * self.n_slots
-        return min(most, MAX_SLOTS)
+        return MAX_SLOTS if self.max_instances is None else min(self.max_instances * self.n_slots, MAX_SLOTS)
 
     @property
     def price_per_second(self) -> float:

@@ -46,8 +46,7 @@ class WaterFilling(Allocation):
         """Return what to start now; hold back devices that are being measured, or that a trial has to itself."""
         devices = offer.devices()
         idle = offer.startable({slot for device in devices for slot in device.slot_ids})
-        starts = self._starts(idle, devices, offer)
-        return Choice(starts, self.held_slots())
+        return Choice(self._starts(idle, devices, offer), self.held_slots())
 
     def held_slots(self) -> frozenset[int]:
         """Return the slots of devices that are measured, or that a trial has to itself."""

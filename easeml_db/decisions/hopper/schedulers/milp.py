@@ -45,8 +45,7 @@ def solve_open_shop(
         values = np.array([[solver.value(variable) for variable in row] for row in starts], float)
         solution = earliest(OpenShopSchedule(values * tick, seconds))
         best = min(best, solution, key=lambda schedule: schedule.makespan_seconds)
-    is_optimal = status == cp_model.OPTIMAL or best.makespan_seconds <= bound * (1 + 1e-9)
-    return best, is_optimal, bound
+    return best, status == cp_model.OPTIMAL or best.makespan_seconds <= bound * (1 + 1e-9), bound
 
 
 def _state(cp_model: Any, model: Any, ticks: npt.NDArray[np.int64]) -> tuple[Any, Any]:
