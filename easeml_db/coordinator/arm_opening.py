@@ -80,14 +80,14 @@ class ArmOpening:
             return ()
 
     async def renew(self, run_id: int) -> bool:
-        """Read a run, and serve it from now on as the tables say; return whether it is open."""
+        """Read a run from the tables and serve it by them; return whether it is open."""
         is_open = await self.read(run_id)
         await self.keep_records()
         return is_open
 
     async def read(self, run_id: int) -> bool:
         """Read a run, and return whether it is open; `keep_records` later records what follows. An error that its rows
-        raise ends this run, and no other.
+        raise ends this run only.
         """
         try:
             with faults_of(run_id):
@@ -166,7 +166,7 @@ class ArmOpening:
         self.timed(run_id)
 
     async def take_turns(self, now_seconds: float) -> None:
-        """Settle which tenant is served first from now on, where several have open runs, and open an arm for it."""
+        """Choose the tenant to serve first, where several have open runs, and open an arm for it."""
         runs = self._dispatcher.runs
         if not runs.is_shared():
             runs.serve_first(None)
@@ -186,7 +186,7 @@ class ArmOpening:
 
     def _passed_over(self) -> list[int] | None:
         """Return the runs that may open no arm because no slot is free for it; None: no run may. The tenant whose turn
-        it is may open an arm all the same, if it has none open, because it is served first.
+        it is may still open its first arm, because it is served first.
         """
         if self._dispatcher.demand.n_spare_slots() > 0:
             return []
@@ -251,7 +251,7 @@ class ArmOpening:
         await self.keep_records()
 
     def _kept_waiting(self, now_seconds: float) -> list[int]:
-        """Return the runs served already, while a newcomer is timed: its turn is before their next, for a moment."""
+        """Return the runs served already, while a newcomer is timed: for a moment it comes before them."""
         served = self._pool.served_runs() if self._dispatcher.demand.is_newcomer_timed() else []
         if not served:
             self._held_since = None  # the interval begins once a tenant waits
@@ -260,6 +260,6 @@ class ArmOpening:
         return served if now_seconds < self._held_since + HOLD_SECONDS else []
 
     async def keep_records(self) -> None:
-        """Record priors and beliefs; numbers that the tables refuse end their run, and no other."""
+        """Record priors and beliefs; numbers that the tables refuse end their run only."""
         for run_id, error in (await self._records.keep()).items():
             await self.fail(run_id, str(error))

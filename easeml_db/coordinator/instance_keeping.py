@@ -1,7 +1,7 @@
 """The life of instances: requested, started, given slots, released, stopped.
 
-An instance is in the tables before its program is called, and stays there until it is known to be gone. So a
-coordinator that takes over finds all of them, starts none twice and forgets none.
+An instance is in the tables before its program is called, and stays there until it is gone for certain. So a
+coordinator that takes over finds all instances, starts none twice and forgets none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from easeml_db.words.instance import Instance
 
 InstanceMessage = InstanceBilled | InstanceUp | InstanceDown | InstanceFailed | ProgramSaid
 RECORD_AGAIN_SECONDS = 0.5
-STOP_AGAIN_SECONDS = 10.0  # an instance that cannot be stopped is paid: it is tried for ever
+STOP_AGAIN_SECONDS = 10.0  # an instance that cannot be stopped costs money: keep trying
 
 
 class InstanceKeeping:
@@ -107,7 +107,7 @@ class InstanceKeeping:
         """Read how many slots this server may have."""
         self.n_local = await self._store.local_slots()
 
-    # What is done with them
+    # Requests and releases
 
     async def request(self, run_id: int, provisioner: str, instance_type: str, n: int) -> None:
         """Request instances for a run and start them."""
@@ -149,13 +149,13 @@ class InstanceKeeping:
         return effects
 
     def moments(self) -> list[float]:
-        """Return when an instance is to be stopped again, or something to be recorded that could not be."""
+        """Return when to stop an instance again, or to repeat a record that failed."""
         return [*self._stopping.values(), *([self._unrecorded_until] if self._unrecorded else [])]
 
-    # What is heard of them
+    # Messages about instances
 
     async def heard(self, message: InstanceMessage) -> list[Effect]:
-        """Record what became of an instance; later if its rows are locked."""
+        """Record a message about an instance; later if its rows are locked."""
         try:
             return await self._heard(message)
         except NotFound:
@@ -164,7 +164,7 @@ class InstanceKeeping:
             return []
 
     async def _heard(self, message: InstanceMessage) -> list[Effect]:
-        """Record what became of an instance. A message about one that is gone is ignored."""
+        """Record a message about an instance. Ignore one about an instance that is gone."""
         instance = self._instances.get(message.instance_id)
         if isinstance(message, ProgramSaid):
             await self._store.keep_call(message.instance_id, message.program, message.outcome, message.output)

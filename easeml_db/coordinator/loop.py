@@ -1,7 +1,7 @@
 """The loop: messages, decisions, units for idle slots, and work that waits, in turn.
 
-The coordinator holds no truth, only a cache of the tables. The parts of the loop know nothing of it: they return, or
-yield, what is to be done next (`effects.py`), and the loop does it.
+The coordinator only holds a cache of the tables. The parts of the loop know nothing of it: they return or yield
+requests (`effects.py`), and the loop carries them out.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Coordinator:
         for effect in effects:
             match effect:
                 case HandleMessages(wait_seconds):
-                    # Of a trial whose unit met a crash nothing starts before that is counted.
+                    # Count a crash before anything of its trial starts again.
                     if not self._parts.crashes:
                         await self._serve_others(wait_seconds)
                 case OpenSlots():

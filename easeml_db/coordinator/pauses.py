@@ -37,7 +37,7 @@ class Pauses(Generic[Key]):
         self._n_in_a_row.pop(key, None)
 
     def forget(self, key: Key) -> None:
-        """End a pause, and the row of them."""
+        """End a pause and forget the count."""
         self._until.pop(key, None)
         self._n_in_a_row.pop(key, None)
 

@@ -1,7 +1,7 @@
 """Execution of plans: at each stage it requests and releases instances, and plans the rest of the run again.
 
 A run is planned again when a stage has ended, when its forecast leaves the plan, when instances do not come up, and
-when other tenants want slots. It ends with what it has once continuing would exceed its max_cost.
+when other tenants want slots. It ends with its results so far once continuing would exceed its max_cost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from easeml_db.errors import EasemlError, InvalidArgument, InvalidData
 
 LEAST_CHECK_SECONDS, CHECK_SHARE = 2.0, 0.02  # of the time that the plan takes: how often a run is forecast
 RESTS = 20  # times as long as that took: meanwhile the loop did nothing else, and slots waited for it
-MOST_FAILURES = 12  # of instances, one after another and none there: then the run fails
+MOST_FAILURES = 12  # of instances in a row while none is up: then the run fails
 FAILURES_BEFORE_REPLAN = 3
 CUT_SECONDS = 2.0  # how long it takes to cut units short and stop instances, at most, where that goes well
 

@@ -76,7 +76,7 @@ class Question:
         )
 
     def history(self) -> list[TrialHistory]:
-        """Return the history that the procedure gets, by trial number."""
+        """Return the history for the procedure, by trial number."""
         histories = [
             replace(trial, is_held=True) if arm_id in self.held else trial
             for arm_id, trials in self.known.items()

@@ -74,7 +74,7 @@ class Sizing:
         most = math.inf if plan.max_slots is None else plan.max_slots - sum(taken.values())
         return int(min(most, math.inf if limit is None else limit - n_of_tenant, 1 << 20))
 
-    # What there is, and what follows
+    # Instances up, missing and surplus
 
     def n_up(self, run_id: int) -> int:
         """Count the instances of a run that are ready."""

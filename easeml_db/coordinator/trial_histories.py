@@ -1,5 +1,5 @@
-"""What procedures know of the trials of each arm, kept between two questions, so that only changed trials of a large
-run are read again.
+"""The histories of each arm's trials, kept between two questions, so that only changed trials of a large run are read
+again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ READ_AT_ONCE = 500  # trials, in a statement that takes tens of milliseconds
 
 
 class TrialHistories:
-    """A cache of the tables. Whoever changes a trial, or hears that it has changed, says so."""
+    """A cache of the tables. Code that changes a trial, or learns of a change, must call `changed`."""
 
     def __init__(self, searches: SearchStore) -> None:
         self._searches = searches

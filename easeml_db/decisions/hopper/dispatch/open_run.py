@@ -1,6 +1,6 @@
 """One open run: its work, its open arms, and the allocation that decides what starts.
 
-A trial is idle or in one unit. The run tells its allocation what happens, and itself keeps the state that every run
+A trial is idle or in one unit. The run reports events to its allocation, and itself keeps the state that every run
 needs.
 """
 
@@ -46,7 +46,7 @@ class OpenRun:
 
     @property
     def run(self) -> Run:
-        """The run as the tables last said."""
+        """The run as last read from the tables."""
         return self.work.run
 
     @property

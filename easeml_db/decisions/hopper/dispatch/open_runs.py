@@ -154,7 +154,7 @@ class OpenRuns:
         self.touch(run_id)
 
     def end_search(self, run_id: int, arm_id: int) -> None:
-        """Reckon with no further trial from the procedure inside an arm."""
+        """Expect no further trial from the procedure of an arm."""
         self._runs[run_id].arms.end_search(arm_id)
         self.touch(run_id)
 

@@ -42,8 +42,8 @@ class SlotBoard:
         return kept
 
     def ready(self, slot_id: int) -> None:
-        """Put a slot into service: its session is open and has nothing cached. Word of a slot that has been taken away
-        meanwhile comes too late."""
+        """Put a slot into service: its session is open and has nothing cached. A slot that has been taken away
+        meanwhile stays out of service."""
         if slot_id not in self._kept:
             return
         self._cached[slot_id] = {}
@@ -59,7 +59,7 @@ class SlotBoard:
         self.version += 1
 
     def waiting(self, slot_id: int) -> None:
-        """Count on a slot no more: its session cannot be opened for now."""
+        """Stop waiting for a slot whose session cannot be opened for now."""
         self._absent.add(slot_id)
 
     # Slots, their units and instances

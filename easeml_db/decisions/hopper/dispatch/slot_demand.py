@@ -34,12 +34,12 @@ class SlotDemand:
         return self._n_in_service - sum(min(n, self._limits.of(tenant, default=n)) for tenant, n in demands)
 
     def runs_with_reserved_slots_to_spare(self) -> list[int]:
-        """Return the runs with slots of their own for which they have no open trial left."""
+        """Return the runs that have more reserved slots than open trials."""
         self._count()
         return [run_id for run_id, n in self._with_reserved.items() if len(self._reserved.in_service(run_id)) > n]
 
     def runs_with_reserved_slots(self) -> Collection[int]:
-        """Return the runs with slots of their own, or that wait for some: they get no others."""
+        """Return the runs that have or wait for reserved slots: they get no others."""
         self._count()
         return self._with_reserved.keys()
 

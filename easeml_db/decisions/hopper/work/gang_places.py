@@ -19,7 +19,7 @@ Slots = dict[int, tuple[int, ...]]  # by trial
 
 
 class GangPlaces:
-    """Remembers where gangs lie."""
+    """Remembers the slots of gangs."""
 
     def __init__(self) -> None:
         self._before: Slots = {}
