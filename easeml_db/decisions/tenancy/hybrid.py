@@ -64,7 +64,7 @@ class Hybrid:
             self.n_freezes += 1
 
     def renew(self, left: int | None = None) -> None:
-        """Go on with greedy."""
+        """Resume greedy."""
         self._round_robin.renew(left)
         self.is_frozen, self._counter, self._candidates, self._is_same = False, 0, None, False
 

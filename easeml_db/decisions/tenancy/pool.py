@@ -41,7 +41,7 @@ class Pool:
         self._told = ToldRuns()
         self._selector = self._new_selector()
 
-    # What governs it
+    # Policy and terms
 
     def set_tenancy(self, tenancy: Tenancy) -> None:
         """Set the policy and the tenants' settings; a new policy starts afresh from the runs' bandits."""
@@ -111,7 +111,7 @@ class Pool:
         return bandit
 
     def drop_run(self, run_id: int) -> None:
-        """Serve a run no more."""
+        """Remove a run."""
         self._costs.drop(run_id)
         self._told.drop(run_id)
         self._most_seconds.pop(run_id, None)

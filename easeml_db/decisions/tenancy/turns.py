@@ -48,7 +48,7 @@ class Turns:
             return self.first
         since = min(self._waits_since.values()) if self.first is None else self._began
         if now_seconds >= since + self._seconds(wanting, weight):
-            if self.first in self._waits_since:  # it had its turn and could not use it: others are before it
+            if self.first in self._waits_since:  # it could not use its turn: others precede it
                 self._waits_since[self.first] = now_seconds
             self.first = min(waiting, key=lambda tenant: (self._waits_since[tenant], tenant))
             self._began, self._has_worked = now_seconds, False

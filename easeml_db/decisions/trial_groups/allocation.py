@@ -157,7 +157,7 @@ class Allocator:
         self._new, self._log, self._ended = [], [], []
         return log
 
-    # What is there
+    # Trials and devices
 
     def _set_devices(self, devices: Sequence[Device]) -> bool:
         """Set the devices; return whether there are more than before: another device, or another slot on one."""

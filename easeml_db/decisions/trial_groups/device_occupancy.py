@@ -31,7 +31,7 @@ class DeviceOccupancy:
         check_distinct(devices, "devices")
         self.devices, self.profile, self.running = tuple(devices), profile, dict[int, RunningTrial]()
         self._report_seconds, self._capacities = report_seconds, capacities or {}
-        self._stopped: dict[int, float] = {}  # seconds until a resized trial trains on
+        self._stopped: dict[int, float] = {}  # seconds until a resized trial continues
         self._on: dict[int, list[int]] = {device: [] for device in devices}
 
     def capacity(self, device: int) -> int:

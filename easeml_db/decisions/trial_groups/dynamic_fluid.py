@@ -89,7 +89,7 @@ class _ResizePlan:
         self._target_widths = {one.trial_id: width for one, width in zip(self.longest_first, new_widths, strict=True)}
 
     def widen(self, running_trial: RunningTrial) -> None:
-        """Let a trial go up as far as it should, and others' devices allow."""
+        """Widen a trial up to its target width, as far as the devices of others allow."""
         trial, target = running_trial.trial_id, int(self._target_widths[running_trial.trial_id])
         if target > self.capacity.width(trial) and self._is_rested(running_trial):
             self._free_devices(trial, target)
