@@ -22,8 +22,8 @@ class AllocationRecords:
     async def keep(self) -> None:
         """Record measurements and decisions. Raises StandbyOnly when the lease is lost."""
         for run_id, records in self._dispatcher.records().items():
-            for found in records.take_profiles():
-                await self._store.keep_profile(run_id, found.architecture, found.device_kind, found.measured)
+            for profile in records.take_profiles():
+                await self._store.keep_profile(run_id, profile.architecture, profile.device_kind, profile.measured)
             log, labels = records.take_log()
             if log:
                 await self._lease.write(self._store.keep_allocations(run_id, log, labels))

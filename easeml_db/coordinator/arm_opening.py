@@ -1,6 +1,6 @@
 """Opening of arms as the tenancy policy decides, and closing once their trials have ended.
 
-A decision takes effect once it is in the tables; then the pool and the dispatcher are told.
+A decision takes effect once it is in the tables; then it is reported to the pool and the dispatcher.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ class ArmOpening:
             return ()
 
     async def renew(self, run_id: int) -> bool:
-        """Read a run, and serve it from now on as the tables say; return whether it is open."""
+        """Read a run from the tables and serve it by them; return whether it is open."""
         is_open = await self.read(run_id)
         await self.keep_records()
         return is_open
 
     async def read(self, run_id: int) -> bool:
         """Read a run, and return whether it is open; `keep_records` later records what follows. An error that its rows
-        raise ends this run, and no other.
+        raise ends this run only.
         """
         try:
             with faults_of(run_id):
@@ -116,7 +116,7 @@ class ArmOpening:
             await self.fail(run_id, reason)
 
     async def _put_run(self, run: Run) -> None:
-        """Add a run, or update what is known of it. Arms of unknown cost are timed first."""
+        """Add or update a run. Arms of unknown cost are timed first."""
         check_run(run)
         self._dispatcher.put_run(run)
         self._procedures.put_run(run)
@@ -166,13 +166,13 @@ class ArmOpening:
         self.timed(run_id)
 
     async def take_turns(self, now_seconds: float) -> None:
-        """Settle which tenant is served first from now on, where several have open runs, and open an arm for it."""
+        """Choose the tenant to serve first, where several have open runs, and open an arm for it."""
         runs = self._dispatcher.runs
         if not runs.is_shared():
             runs.serve_first(None)
         elif not self._turns_taken <= now_seconds < self._turns_taken + TURN_LOOK_SECONDS:
             self._turns_taken = now_seconds
-            wanting = {each.run.tenant for each in runs if each.wants_slots()}
+            wanting = {open_run.run.tenant for open_run in runs if open_run.wants_slots()}
             runs.serve_first(self._turns.choose(now_seconds, wanting, self.weight))
             if self._passed_over():
                 await self.open_next(now_seconds)
@@ -186,14 +186,14 @@ class ArmOpening:
 
     def _passed_over(self) -> list[int] | None:
         """Return the runs that may open no arm because no slot is free for it; None: no run may. The tenant whose turn
-        it is may open an arm all the same, if it has none open, because it is served first.
+        it is may still open its first arm, because it is served first.
         """
         if self._dispatcher.demand.n_spare_slots() > 0:
             return []
         first = self._turns.first
         if first is None or not self._dispatcher.runs.is_shared() or self._dispatcher.demand.has_demand(first):
             return None
-        return [each.run_id for each in self._dispatcher.runs if each.run.tenant != first]
+        return [open_run.run_id for open_run in self._dispatcher.runs if open_run.run.tenant != first]
 
     async def open_next(self, now_seconds: float) -> bool:
         """Open the arm that the policy chooses, if slots would have nothing to do; say whether something changed."""
@@ -209,16 +209,14 @@ class ArmOpening:
         to_spare = self._dispatcher.demand.runs_with_reserved_slots_to_spare() if with_reserved_slots else []
         if not to_spare:
             return False
-        others = {each.run_id for each in self._dispatcher.runs}.difference(to_spare)
+        others = {open_run.run_id for open_run in self._dispatcher.runs}.difference(to_spare)
         return await self._open(now_seconds, waiting | others)
 
     async def _open_for_races(self, now_seconds: float) -> bool:
-        """Open an arm for a race that has let its slot go for it, before others take that slot for as long as theirs
-        train.
-        """
+        """Open an arm for a race that gave up a slot for it, before a long trial of another run takes that slot."""
         runs = self._dispatcher.runs
         races = {*self._procedures.runs_that_wait()}.difference(runs.aside(), self._refused)
-        return bool(races) and await self._open(now_seconds, {each.run_id for each in runs} - races)
+        return bool(races) and await self._open(now_seconds, {open_run.run_id for open_run in runs} - races)
 
     async def _open(self, now_seconds: float, blocked: Collection[int]) -> bool:
         """Open the arm that the policy chooses among the runs that are not blocked."""
@@ -253,7 +251,7 @@ class ArmOpening:
         await self.keep_records()
 
     def _kept_waiting(self, now_seconds: float) -> list[int]:
-        """Return the runs served already, while a newcomer is timed: its turn is before their next, for a moment."""
+        """Return the runs served already, while a newcomer is timed: for a moment it comes before them."""
         served = self._pool.served_runs() if self._dispatcher.demand.is_newcomer_timed() else []
         if not served:
             self._held_since = None  # the interval begins once a tenant waits
@@ -262,6 +260,6 @@ class ArmOpening:
         return served if now_seconds < self._held_since + HOLD_SECONDS else []
 
     async def keep_records(self) -> None:
-        """Record priors and beliefs; numbers that the tables refuse end their run, and no other."""
+        """Record priors and beliefs; numbers that the tables refuse end their run only."""
         for run_id, error in (await self._records.keep()).items():
             await self.fail(run_id, str(error))

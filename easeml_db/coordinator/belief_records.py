@@ -60,7 +60,7 @@ class BeliefRecords:
             self._changed |= dict.fromkeys(changed)
             # One run's numbers must not keep those of others from being recorded.
             alone = [await self._keep_some([run_id]) for run_id in run_ids]
-            return {run_id: each for found in alone for run_id, each in found.items()}
+            return {run_id: fault for faults in alone for run_id, fault in faults.items()}
         return {}
 
     async def _write(self, priors: dict[int, tuple[Prior, Sequence[int]]], changed: Sequence[int]) -> None:

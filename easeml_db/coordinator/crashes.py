@@ -28,7 +28,6 @@ class Crashes:
         self._runs, self._crashed = runs, crashed
 
     def __bool__(self) -> bool:
-        """Return whether anything is still to be recorded."""
         return bool(self._crashed)
 
     def add(self, message: UnitFailed) -> None:
@@ -37,12 +36,12 @@ class Crashes:
 
     async def remember(self, inbox: Inbox) -> list[UnitFailed]:
         """Keep and return the units that the server's crash ended; they are recorded when the server is back."""
-        found = []
+        crashed = []
         while (message := await inbox.next(0.0)) is not None:
             if isinstance(message, UnitFailed) and isinstance(message.error, ServerCrashed):
-                found.append(message)
-        self._crashed += found
-        return found
+                crashed.append(message)
+        self._crashed += crashed
+        return crashed
 
     async def counted(self) -> AsyncIterator[tuple[Order, int, EasemlError]]:
         """Record the crashes; yield each order with how often its unit has met a crash, and the error."""

@@ -1,7 +1,7 @@
-"""What the parts of the loop ask it to do next: values, which the loop carries out.
+"""Requests of the parts to the loop: values, which the loop carries out.
 
-A part returns them, or yields them in the midst of what takes long: then messages are handled and units of others start
-while it waits, and the part itself handles none.
+A part returns them, or yields them during long work: then the loop handles messages and starts units of others while
+the part waits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CutTraining:
 
 @dataclass(frozen=True)
 class Stop:
-    """End the loop after this turn: somebody asked for it."""
+    """End the loop after this turn, as requested."""
 
 
 Effect = HandleMessages | OpenSlots | CancelUnits | CutTraining | Stop

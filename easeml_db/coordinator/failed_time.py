@@ -26,8 +26,8 @@ class FailedTime:
             self._due[tenant] = self._due.get(tenant, 0.0) + seconds
 
     async def charge(self) -> None:
-        """Record what is due, but for tenants whose open transactions had locked their rows: each failed unit of theirs
-        would have all others wait for the lock.
+        """Record what is due, except for tenants whose open transactions had locked their rows: each of their failed
+        units would make all others wait for the lock.
         """
         for tenant in [tenant for tenant in self._due if tenant not in self._held]:
             if await self._tenancy.charge(tenant, self._due[tenant]):

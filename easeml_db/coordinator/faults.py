@@ -1,4 +1,4 @@
-"""Attribution of errors: an error that the rows of one run raise ends that run and no other."""
+"""Attribution of errors: an error that the rows of one run raise ends that run only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The loop: messages, decisions, units for idle slots, and work that waits, in turn.
 
-The coordinator holds no truth, only a cache of the tables. The parts of the loop know nothing of it: they return, or
-yield, what is to be done next (`effects.py`), and the loop does it.
+The coordinator only holds a cache of the tables. The parts of the loop know nothing of it: they return or yield
+requests (`effects.py`), and the loop carries them out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MESSAGES_A_TURN = 1000
 
 
 class Coordinator:
-    """Serves open runs until it is told to stop or loses its lease.
+    """Serves open runs until it gets the order to stop or loses its lease.
 
     New and ended runs are handled one statement at a time. Between two statements the units of all other runs continue,
     so no tenant's unit waits for another tenant's runs, however many.
@@ -63,7 +63,7 @@ class Coordinator:
         await self._parts.lease.release()
 
     async def _carry_out(self, work: Work) -> None:
-        """Do work to its end, and in its midst what it asks for: units of others go on wherever it waits."""
+        """Do work to its end, and the effects that it yields on the way: other units continue wherever it waits."""
         async with contextlib.aclosing(work):
             async for effect in work:
                 await self._perform([effect])
@@ -72,7 +72,7 @@ class Coordinator:
         for effect in effects:
             match effect:
                 case HandleMessages(wait_seconds):
-                    # Of a trial whose unit met a crash nothing starts before that is counted.
+                    # Count a crash before anything of its trial starts again.
                     if not self._parts.crashes:
                         await self._serve_others(wait_seconds)
                 case OpenSlots():
@@ -168,7 +168,7 @@ class Coordinator:
             await self._ports.executor.cancel(slot_id)
 
     async def _fail_runs(self) -> None:
-        """End the runs that cannot be served; others go on."""
+        """End the runs that cannot be served; others continue."""
         for run_id, reason in (self._parts.procedures.take_failed() | self._dispatcher.take_failed()).items():
             await self._parts.arms.fail(run_id, reason)
             await self._perform([CancelUnits(run_id)])

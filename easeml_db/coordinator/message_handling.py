@@ -1,4 +1,4 @@
-"""Messages: each is told to the parts that it concerns."""
+"""Messages, and the parts that each concerns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from easeml_db.coordinator.ports.slots import SlotStore
 
 
 async def handle(message: Message, parts: Parts, slots: SlotStore, now_seconds: float) -> list[Effect]:
-    """Tell the parts what a message says; return what is to be done next."""
+    """Report a message to the parts that it concerns; return the effects."""
     match message:
         case UnitRecorded():
             return await _unit_recorded(message, parts, now_seconds) + _drained(message.order, parts)

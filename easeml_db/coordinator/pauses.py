@@ -10,7 +10,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Pauses(Generic[Key]):
-    """What is paused, until when, and for the how many-th time in a row."""
+    """What is paused, until when, and how often in a row."""
 
     def __init__(self) -> None:
         self._until: dict[Key, float] = {}
@@ -37,7 +37,7 @@ class Pauses(Generic[Key]):
         self._n_in_a_row.pop(key, None)
 
     def forget(self, key: Key) -> None:
-        """End a pause, and the row of them."""
+        """End a pause and forget the count."""
         self._until.pop(key, None)
         self._n_in_a_row.pop(key, None)
 

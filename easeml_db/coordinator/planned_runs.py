@@ -1,7 +1,7 @@
 """Execution of plans: at each stage it requests and releases instances, and plans the rest of the run again.
 
 A run is planned again when a stage has ended, when its forecast leaves the plan, when instances do not come up, and
-when other tenants want slots. It ends with what it has once continuing would exceed its max_cost.
+when other tenants want slots. It ends with its results so far once continuing would exceed its max_cost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from easeml_db.errors import EasemlError, InvalidArgument, InvalidData
 
 LEAST_CHECK_SECONDS, CHECK_SHARE = 2.0, 0.02  # of the time that the plan takes: how often a run is forecast
 RESTS = 20  # times as long as that took: meanwhile the loop did nothing else, and slots waited for it
-MOST_FAILURES = 12  # of instances, one after another and none there: then the run fails
+MOST_FAILURES = 12  # of instances in a row while none is up: then the run fails
 FAILURES_BEFORE_REPLAN = 3
 CUT_SECONDS = 2.0  # how long it takes to cut units short and stop instances, at most, where that goes well
 
@@ -45,7 +45,7 @@ class Followed:
     n_seen: int = 0  # trials that the stage had at once, at most
     next_check: float = 0.0
     retry_at: float = 0.0
-    cap: int | None = None  # instances of the stage's type that are to be had, after too many failures
+    cap: int | None = None  # available instances of the stage's type, after too many failures
 
 
 class PlannedRuns:
@@ -94,11 +94,11 @@ class PlannedRuns:
         """
         mine = self._instances.of(run_id)
         is_kept = run_id in self._dispatcher.runs and run_id in self._unlimited
-        return [each.instance_id for each in mine[1 if is_kept else 0 :]]
+        return [instance.instance_id for instance in mine[1 if is_kept else 0 :]]
 
     def next_seconds(self, now_seconds: float) -> float:
         """Return when the next step is due that needs no message. A step already due waits for a message."""
-        moments = [moment for each in self._followed.values() for moment in (each.next_check, each.retry_at)]
+        moments = [moment for run in self._followed.values() for moment in (run.next_check, run.retry_at)]
         moments += self._instances.moments()
         return min((moment for moment in moments if moment > now_seconds), default=math.inf)
 
@@ -157,7 +157,7 @@ class PlannedRuns:
             mine = [arm.arm_id for arm in arms if stage.key.arm in ("", arm.name)]
             for arm_id in mine:
                 seconds[arm_id] += stage.seconds_mean * stage.n_slots / len(mine)
-        self._arms.planned(open_run.run_id, {arm_id: each for arm_id, each in seconds.items() if each > 0})
+        self._arms.planned(open_run.run_id, {arm_id: value for arm_id, value in seconds.items() if value > 0})
 
     async def _find_stage(self, followed: Followed, open_run: OpenRun, now: float) -> None:
         """Find out which stage the run is in: the same until its last trial has left it. Plan the rest again where one
@@ -227,8 +227,7 @@ class PlannedRuns:
             await self._replan(followed, now, why)
 
     def _circumstances(self, followed: Followed, now: float) -> Circumstances:
-        cost = self._cost(followed, now)
-        return self._sizing.circumstances(followed.plan, followed.planned, cost, now, followed.cap)
+        return self._sizing.circumstances(followed.plan, followed.planned, self._cost(followed, now), now, followed.cap)
 
     async def _rest(self, followed: Followed, circumstances: Circumstances) -> Rest | None:
         standing = await self._plans.standing(followed.plan.run_id)
@@ -268,7 +267,7 @@ class PlannedRuns:
         n_failures = self._instances.n_failures(run_id)
         if followed.record is not None:
             followed.record = replace(followed.record, n_failures=followed.record.n_failures + len(failures))
-        followed.next_check = now  # what it means for the deadline is to be found out
+        followed.next_check = now  # replan: the deadline may be at risk
         followed.retry_at = now + INSTANCE_PAUSE.seconds(max(0, n_failures - 1))
         await self._run_store.note(run_id, None, "instance", f"an instance failed: {failures[-1]}")
         if n_failures >= MOST_FAILURES and not n_up:
@@ -280,7 +279,7 @@ class PlannedRuns:
     async def _resize(self, followed: Followed, open_run: OpenRun, now: float) -> list[Effect]:
         """Request the instances that the stage lacks, and release those that it does not need."""
         run_id = open_run.run_id
-        size = self._sizing.wanted(followed.plan, followed.planned, followed.keys, followed.n_seen, followed.cap)
+        size = self._sizing.size(followed.plan, followed.planned, followed.keys, followed.n_seen, followed.cap)
         if size.is_short and followed.record is not None and size.n_instances != followed.cap:
             followed.cap = size.n_instances
             await self._replan(followed, now, f"instances to be had now: {size.n_instances}")

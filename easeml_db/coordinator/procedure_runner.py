@@ -36,8 +36,8 @@ class ProcedureRunner:
         self._histories = TrialHistories(searches)
         self._procedures: dict[int, Procedure] = {}  # by arm
         self._due: dict[tuple[int, int], None] = {}  # run and arm, in the order in which something happened
-        self._failed: dict[int, str] = {}  # runs whose procedure cannot go on, with the reason
-        self._pauses: Pauses[tuple[int, int]] = Pauses()  # of arms of which somebody holds rows
+        self._failed: dict[int, str] = {}  # runs whose procedure cannot continue, with the reason
+        self._pauses: Pauses[tuple[int, int]] = Pauses()  # of arms whose rows another transaction holds
         self._waiting: set[int] = set()  # runs that train nothing until another of their arms is opened
         self._pruned_bytes = 0
 
@@ -82,15 +82,14 @@ class ProcedureRunner:
             self._due[run_id, run.arm_of[trial_id]] = None
 
     def _searched(self, run_id: int) -> Run | None:
-        """Return an open run that has a search."""
         open_run = self._dispatcher.runs.get(run_id)
         return None if open_run is None or open_run.run.search is None else open_run.run
 
     # What follows
 
     async def decide(self, now_seconds: float) -> Work:
-        """Ask about every arm of which something has happened, until nothing follows any more, or one has taken long:
-        then others have their turn.
+        """Ask the procedure of every arm that has news, until none has; return early after a slow one, so that others
+        get their turn.
         """
         self._pauses.take_ended(now_seconds)
         while due := next((key for key in self._due if not self._pauses.is_paused(key, now_seconds)), None):
@@ -105,9 +104,11 @@ class ProcedureRunner:
                     async for effect in self._decide(run, arm_id):
                         has_waited = True
                         yield effect
-            except (NotFound, StaleLease):  # the tables may be ahead of what is known
+            except (NotFound, StaleLease):  # the tables may be ahead of the histories here
                 self._histories.forget(arm.arm_id for arm in run.arms)
-                self._hold(due, now_seconds)
+                # Ask about the arm later: its rows may be locked.
+                self._due[due] = None
+                self._pauses.begin(due, now_seconds, QUESTION_PAUSE.seconds(self._pauses.n_in_a_row(due)))
             except NOT_THE_RUNS_FAULT:
                 raise
             except EasemlError as error:
@@ -126,25 +127,20 @@ class ProcedureRunner:
 
     def take_failed(self) -> dict[int, str]:
         """Return the runs whose procedure cannot continue, with the reason, each once."""
-        found, self._failed = self._failed, {}
-        return found
+        failed, self._failed = self._failed, {}
+        return failed
 
     def runs_that_wait(self) -> Collection[int]:
         """Return the runs that train nothing until another of their arms is opened."""
         return self._waiting
 
     def held_until(self) -> float:
-        """Return when an arm is to be asked about without a message: 0 for at once, infinity when none is."""
+        """Return when to ask about an arm without a message: 0 for at once, infinity for never."""
         return self._pauses.first_end(self._due)
 
-    def _hold(self, due: tuple[int, int], now_seconds: float) -> None:
-        """Ask about an arm later, because its rows may be locked."""
-        self._due[due] = None
-        self._pauses.begin(due, now_seconds, QUESTION_PAUSE.seconds(self._pauses.n_in_a_row(due)))
-
     async def _decide(self, run: Run, arm_id: int) -> Work:
-        """Ask about one arm, and carry out what follows. As long as its procedure thinks, and where much is read or
-        recorded, others go on.
+        """Ask the procedure of one arm and carry out its decisions. Other runs continue while it thinks and while much
+        is read or recorded.
         """
         arms = [arm for arm in run.arms if arm.arm_id == arm_id or covers_all_arms(run)]
         trials: dict[int, Mapping[int, TrialHistory]] = {}
@@ -170,8 +166,8 @@ class ProcedureRunner:
             await self._take_over(run.run_id, arm_id, answer)
 
     async def _record(self, run: Run, answer: Answer) -> Work:
-        """Record decisions in parts, so that nobody waits long for one transaction. If the run ends meanwhile, the rest
-        follows from asking again.
+        """Record decisions in parts, because others wait for each transaction. If the run ends meanwhile, the next
+        question yields the rest.
         """
         parts = [
             (arm_id, rows[begin : begin + DECISIONS_AT_ONCE])

@@ -1,4 +1,4 @@
-"""A question to a procedure, and its answer in the form of the tables. It is pure, and runs in a thread of its own
+"""A question to a procedure, and its answer in the form of the tables. It is pure, and runs in its own thread
 because it may concern ten thousand trials.
 """
 
@@ -61,7 +61,9 @@ class Question:
         if not decisions and not any(trial.is_training(procedure.max_epochs) for trial in history):
             # Nothing will ever train again: trials that still wait are given up, or the search is over.
             decisions = [StopTrial(trial.trial_number) for trial in history if trial.status == "paused"]
-            if not decisions and not any(_is_tested(trial, procedure.max_epochs) for trial in history):
+            # A trial that has done its epochs lacks only its test, and keeps the search open.
+            lacks_test = any(trial.is_open and trial.n_epochs >= procedure.max_epochs for trial in history)
+            if not decisions and not lacks_test:
                 return Answer(procedure, is_end=True)
         training = [trial.is_held for trial in history if trial.is_training(procedure.max_epochs)]
         rows = groupby(self._rows(decisions, history, procedure), self._arm_of_row(history))
@@ -74,13 +76,13 @@ class Question:
         )
 
     def history(self) -> list[TrialHistory]:
-        """Return the history that the procedure gets, by trial number."""
-        found = [
+        """Return the history for the procedure, by trial number."""
+        histories = [
             replace(trial, is_held=True) if arm_id in self.held else trial
             for arm_id, trials in self.known.items()
             for trial in trials.values()
         ]
-        return sorted(found, key=attrgetter("trial_number"))
+        return sorted(histories, key=attrgetter("trial_number"))
 
     def _new_procedure(self) -> Procedure:
         assert self.run.search is not None
@@ -129,11 +131,6 @@ class Question:
 def covers_all_arms(run: Run) -> bool:
     """Return whether one procedure decides on the trials of all arms."""
     return run.search is not None and is_run_wide(run.search.procedure)
-
-
-def _is_tested(trial: TrialHistory, max_epochs: int) -> bool:
-    """Return whether a trial is through with its epochs, and only its test is missing."""
-    return trial.is_open and trial.n_epochs >= max_epochs
 
 
 def in_words(name: str, max_epochs: int, decisions: Sequence[TrialDecision]) -> str:

@@ -88,20 +88,20 @@ class Retries:
                 await self._end_trial(order, f"{n_crashes} attempts failed, the last: {error}")
 
     def recorded(self, run_id: int) -> None:
-        """Begin with short pauses again: there is room, and nothing is in the way of the run."""
+        """Begin with short pauses again: the disk has room, and no lock blocks the run."""
         self._pauses.went_well(ALL)
         self._pauses.went_well(run_id)
 
     # Pauses
 
     def pause_run(self, run_id: int, now_seconds: float) -> None:
-        """Start nothing of a run for a while: somebody's open transaction holds its rows."""
+        """Start nothing of a run for a while: another open transaction holds its rows."""
         seconds = ROWS_PAUSE.seconds(self._pauses.n_in_a_row(run_id))
         if run_id in self._dispatcher.runs and self._pauses.begin(run_id, now_seconds, seconds):
             self._dispatcher.runs.put_aside(run_id)
 
     def end_pauses(self, now_seconds: float) -> None:
-        """Go on with the runs whose pause is over."""
+        """Resume the runs whose pause is over."""
         for run_id in self._pauses.take_ended(now_seconds):
             self._dispatcher.runs.take_back(run_id)
         self._pauses.forget_unless(lambda key: key == ALL or key in self._dispatcher.runs)
@@ -114,7 +114,7 @@ class Retries:
         """Return when the next pause is over; infinity when there is none."""
         return self._pauses.next_end()
 
-    # What is to be done
+    # Decisions
 
     def _decide(self, order: Order, cause: Cause) -> dict[int, RetryDecision]:
         """Return a decision for each trial of an order; they differ only in how many attempts are left."""

@@ -18,7 +18,7 @@ READ_AT_ONCE = 100  # runs
 
 
 class RunReading:
-    """Which runs are to be read. After each, units of others go on."""
+    """The runs to read. After each one, units of others continue."""
 
     def __init__(self, runs: RunStore, tenancy: TenancyStore, open_runs: OpenRuns, arms: ArmOpening) -> None:
         self._runs, self._tenancy, self._open_runs, self._arms = runs, tenancy, open_runs, arms

@@ -38,19 +38,19 @@ class Sizing:
         self._dispatcher, self._arms, self._instances = dispatcher, arms, instances
         self._work_costs: dict[int, float] = {}  # of units, by run, where only work is paid
 
-    # What is wanted
+    # The size that a run should have
 
-    def wanted(
+    def size(
         self, plan: RunPlan, stage: PlannedStage, keys: Mapping[StageKey, int], n_seen: int, cap: int | None
     ) -> Size:
         """Return the instances that a run should have in a stage."""
         instance = type_named(plan, stage.instance_type)
-        most = self._to_be_had(plan) // instance.n_slots
+        most = self._n_available(plan) // instance.n_slots
         if most < 1 and plan.is_local:
             return Size(instance.name, 0, is_shared=True)
         n_planned = min(stage.n_instances, stage.n_instances if cap is None else max(cap, 1))
-        n_wanted = min(n_planned, self._early(plan, stage, instance, sum(keys.values()), n_seen))
-        return Size(instance.name, min(n_wanted, max(most, 0)), is_short=most < n_planned)
+        n_needed = min(n_planned, self._early(plan, stage, instance, sum(keys.values()), n_seen))
+        return Size(instance.name, min(n_needed, max(most, 0)), is_short=most < n_planned)
 
     def _early(self, plan: RunPlan, stage: PlannedStage, instance: InstanceType, n_left: int, n_seen: int) -> int:
         """Return how many instances a stage in its last trials needs, and the stage after it."""
@@ -60,43 +60,43 @@ class Sizing:
         n_next = following.n_instances if following is not None and following.instance_type == instance.name else 1
         return max(instance.n_instances(n_left * stage.width), n_next, 1)
 
-    def _to_be_had(self, plan: RunPlan) -> int:
+    def _n_available(self, plan: RunPlan) -> int:
         """Return how many slots a run may have of its provisioner."""
         tenant = self._dispatcher.runs[plan.run_id].run.tenant
         taken = self._instances.n_slots(plan.provisioner, without=plan.run_id)
         runs, limit = self._dispatcher.runs, self._dispatcher.limits.of(tenant, default=0) or None
-        own = sum(n for run_id, n in taken.items() if run_id in runs and runs[run_id].run.tenant == tenant)
+        n_of_tenant = sum(n for run_id, n in taken.items() if run_id in runs and runs[run_id].run.tenant == tenant)
         if plan.is_local:
             n_local = self._instances.n_local
             weights = {name: self._arms.weight(name) for name in runs.tenants()}
-            share = slots_to_be_had(n_local, weights, tenant, n_taken=own, max_slots=limit)
+            share = slots_to_be_had(n_local, weights, tenant, n_taken=n_of_tenant, max_slots=limit)
             return min(share, n_local - sum(taken.values()))
         most = math.inf if plan.max_slots is None else plan.max_slots - sum(taken.values())
-        return int(min(most, math.inf if limit is None else limit - own, 1 << 20))
+        return int(min(most, math.inf if limit is None else limit - n_of_tenant, 1 << 20))
 
-    # What there is, and what follows
+    # Instances up, missing and surplus
 
     def n_up(self, run_id: int) -> int:
         """Count the instances of a run that are ready."""
-        return sum(each.status == "ready" for each in self._instances.of(run_id))
+        return sum(instance.status == "ready" for instance in self._instances.of(run_id))
 
     def n_slots_up(self, run_id: int) -> int:
         """Count the slots of these."""
-        return sum(each.n_slots for each in self._instances.of(run_id) if each.status == "ready")
+        return sum(instance.n_slots for instance in self._instances.of(run_id) if instance.status == "ready")
 
     def n_missing(self, run_id: int, size: Size) -> int:
         """Count the instances that are to be requested."""
         mine = self._instances.of(run_id)
-        return size.n_instances - sum(each.instance_type == size.instance_type for each in mine)
+        return size.n_instances - sum(instance.instance_type == size.instance_type for instance in mine)
 
     def surplus(self, run_id: int, size: Size) -> list[int]:
         """Return the instances to release: those of another type first, then those that cost nothing yet, then those
         with the least work under way, then the oldest, which have outlived a minimum charge.
         """
         mine = self._instances.of(run_id)
-        others = [each.instance_id for each in mine if each.instance_type != size.instance_type]
-        same = sorted((each for each in mine if each.instance_type == size.instance_type), key=self._worth)
-        return others + [each.instance_id for each in same[: max(0, len(same) - size.n_instances)]]
+        others = [instance.instance_id for instance in mine if instance.instance_type != size.instance_type]
+        same = sorted((instance for instance in mine if instance.instance_type == size.instance_type), key=self._worth)
+        return others + [instance.instance_id for instance in same[: max(0, len(same) - size.n_instances)]]
 
     def _worth(self, instance: Instance) -> tuple[bool, int, int]:
         return instance.billed_seconds is not None, self._instances.n_busy(instance), instance.instance_id
@@ -113,23 +113,23 @@ class Sizing:
         self, plan: RunPlan, stage: PlannedStage, cost: float, now_seconds: float, cap: int | None
     ) -> Circumstances:
         """Return what a run has and may have, as input for planning the rest of it."""
-        slots = self._to_be_had(plan)
-        most = {each.name: max(slots, 1 if plan.is_local else 0) // each.n_slots for each in plan.prices.types}
+        slots = self._n_available(plan)
+        most = {kind.name: max(slots, 1 if plan.is_local else 0) // kind.n_slots for kind in plan.prices.types}
         if cap is not None:
             most[stage.instance_type] = min(most[stage.instance_type], cap)
         mine = self._instances.of(plan.run_id)
-        held = [each for each in mine if each.instance_type == stage.instance_type]
+        held = [instance for instance in mine if instance.instance_type == stage.instance_type]
         # Slots of this server have their sessions already, except added ones.
         young = [] if plan.is_local else held
-        ages = [(each.status == "ready", self._instances.age(each, now_seconds)) for each in young]
-        billed = [max(0.0, now_seconds - each.billed_seconds) for each in held if each.billed_seconds is not None]
+        ages = [(instance.status == "ready", self._instances.age(instance, now_seconds)) for instance in young]
+        billed = [max(0.0, now_seconds - begin) for instance in held if (begin := instance.billed_seconds) is not None]
         return Circumstances(now_seconds, cost, stage.instance_type, len(held), most, tuple(ages), tuple(billed))
 
     # Where only work is paid
 
     async def read_work(self, plan: RunPlan, plans: PlanStore) -> None:
         """Read what the units of a run cost."""
-        paid = [each for each in plan.prices.types if each.is_per_function]
+        paid = [instance_type for instance_type in plan.prices.types if instance_type.is_per_function]
         if paid:
             seconds = await plans.slot_seconds(plan.run_id)
             self._work_costs[plan.run_id] = seconds * paid[0].price_per_slot_second
@@ -141,7 +141,7 @@ class Sizing:
 
 def type_named(plan: RunPlan, name: str) -> InstanceType:
     """Return an instance type of the plan's price list. Raises InvalidData where the list has it no more."""
-    for each in plan.prices.types:
-        if each.name == name:
-            return each
+    for instance_type in plan.prices.types:
+        if instance_type.name == name:
+            return instance_type
     raise InvalidData(f"price list {plan.prices.name} has no instance type {name} any more, which the plan needs")

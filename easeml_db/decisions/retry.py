@@ -37,7 +37,7 @@ class GrowingPause:
         return min(self.base_seconds * self.factor ** min(n_before, 100), self.most_seconds)
 
 
-ROWS_PAUSE = GrowingPause(0.1, 5.0)  # of a run whose rows somebody's open transaction holds
+ROWS_PAUSE = GrowingPause(0.1, 5.0)  # of a run whose rows another open transaction holds
 DISK_PAUSE = GrowingPause(1.0, 30.0)  # of all runs, while a disk is full
 QUESTION_PAUSE = GrowingPause(0.02, 1.0)  # of a procedure, where the rows of its trials are held
 INSTANCE_PAUSE = GrowingPause(1.0, 60.0)  # of requests for instances, after one that did not come up

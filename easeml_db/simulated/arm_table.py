@@ -68,7 +68,7 @@ class ArmTable:
         return {trial_id for trial_id, arm in self._rows.runs_by_id[run_id].arm_of.items() if arm == arm_id}
 
     def _is_over(self, run_id: int, arm_id: int) -> bool:
-        return all(self._rows.trials[each].status not in STOPPABLE_TRIAL for each in self._trial_ids(run_id, arm_id))
+        return all(self._rows.trials[trial].status not in STOPPABLE_TRIAL for trial in self._trial_ids(run_id, arm_id))
 
     def _closed(self, run_id: int, arm: Arm) -> Arm:
         trials, run = self._trial_ids(run_id, arm.arm_id), self._rows.runs_by_id[run_id]

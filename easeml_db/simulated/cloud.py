@@ -23,28 +23,16 @@ class CloudInstance:
     ends_seconds: float | None = None
 
 
-def _never(number: int) -> bool:
-    return False
-
-
-def _nothing(number: int) -> float:
-    return 0.0
-
-
-def _no_death(number: int) -> float | None:
-    return None
-
-
 @dataclass(frozen=True)
 class CloudFaults:
     """The fate of the k-th instance (from 1): seconds in the queue and to start, whether it fails to start, and how
     long after its start it dies (None: it lives).
     """
 
-    queue_seconds: Callable[[int], float] = _nothing
-    start_seconds: Callable[[int], float] = _nothing
-    is_failing: Callable[[int], bool] = _never
-    dies_after: Callable[[int], float | None] = _no_death
+    queue_seconds: Callable[[int], float] = lambda number: 0.0
+    start_seconds: Callable[[int], float] = lambda number: 0.0
+    is_failing: Callable[[int], bool] = lambda number: False
+    dies_after: Callable[[int], float | None] = lambda number: None
 
 
 class Cloud:
@@ -69,10 +57,10 @@ class Cloud:
     def stop(self, request_id: str) -> None:
         """End an instance, once; one that was never requested counts as gone."""
         self.n_stops += 1
-        found = self.instances.get(request_id)
-        if found is not None and found.ends_seconds is None:
-            found.ends_seconds = self._time.now_seconds
+        instance = self.instances.get(request_id)
+        if instance is not None and instance.ends_seconds is None:
+            instance.ends_seconds = self._time.now_seconds
 
     def alive(self) -> list[str]:
         """Return the requests whose instances are ready or starting, and therefore paid."""
-        return [each.request_id for each in self.instances.values() if each.ends_seconds is None]
+        return [instance.request_id for instance in self.instances.values() if instance.ends_seconds is None]

@@ -34,7 +34,7 @@ class SimulatedExecutor:
 
     def __init__(self, life: Life) -> None:
         self._life, self._world, self._tables = life, life.world, life.world.tables
-        self._wanted: set[int] = set()
+        self._open_slots: set[int] = set()
         self._ready: set[int] = set()  # slots with a session
         self._broken: set[int] = set()  # of these, sessions that broke while they were idle
         self._running: dict[int, Order] = {}
@@ -44,14 +44,14 @@ class SimulatedExecutor:
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots, and close those of all others."""
         self._life.call()
-        wanted = {slot.slot_id for slot in slots}
-        for slot_id in sorted(self._wanted - wanted):
+        slot_ids = {slot.slot_id for slot in slots}
+        for slot_id in sorted(self._open_slots - slot_ids):
             self._ready.discard(slot_id)
             order = self._running.get(slot_id)
             if order is not None:
                 self._answer_lost(slot_id, "the slot was taken away")
-                self._say_ready(other for other in order.slot_ids if other in wanted)
-        new, self._wanted = wanted - self._wanted, wanted
+                self._say_ready(other for other in order.slot_ids if other in slot_ids)
+        new, self._open_slots = slot_ids - self._open_slots, slot_ids
         for slot_id in sorted(new):
             self._connect(slot_id)
 
@@ -96,7 +96,7 @@ class SimulatedExecutor:
         if self._running.get(order.slot_id) is not order:
             return
         self._ready.difference_update(stuck)
-        self._wanted.difference_update(stuck)
+        self._open_slots.difference_update(stuck)
         self._answer(order, SlotStuck(order, "a unit gave no sign of life", stuck))
         self._say_ready(slot_id for slot_id in order.slot_ids if slot_id not in stuck)
 
@@ -114,7 +114,7 @@ class SimulatedExecutor:
             return
         self._running.clear()
         self._trials.clear()
-        self._wanted.clear()
+        self._open_slots.clear()
         self._ready.clear()
         self._world.time.leave(self._life)
 
@@ -165,7 +165,7 @@ class SimulatedExecutor:
         self._world.time.at(self._world.ready_seconds(slot_id), lambda: self._connected(slot_id))
 
     def _connected(self, slot_id: int) -> None:
-        if slot_id not in self._wanted or slot_id in self._ready or self._life.is_dead:
+        if slot_id not in self._open_slots or slot_id in self._ready or self._life.is_dead:
             return
         if self._world.is_down(slot_id):
             self._connect(slot_id)
@@ -259,10 +259,10 @@ def _trials_of(order: Order) -> list[int]:
 
 def _refused(order: Order, write: Callable[[Order], object]) -> dict[int, EasemlError]:
     """Write something about an order, about each member of a batch by itself; return the errors, by trial."""
-    found: dict[int, EasemlError] = {}
+    errors: dict[int, EasemlError] = {}
     for one in order.by_trial():
         try:
             write(one)
         except EasemlError as refusal:
-            found[one.unit.trial_id] = refusal
-    return found
+            errors[one.unit.trial_id] = refusal
+    return errors

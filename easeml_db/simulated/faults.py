@@ -26,18 +26,6 @@ def no_slowdown(n_packed: int) -> float:
     return 1.0
 
 
-def _no_failure(order: Order) -> EasemlError | None:
-    return None
-
-
-def _no_loss(order: Order) -> bool:
-    return False
-
-
-def _not_stuck(order: Order) -> float:
-    return 0.0
-
-
 @dataclass(frozen=True)
 class Faults:
     """What goes wrong with units when they end (in a gang, with any of its ranks): `failure_of` returns the error
@@ -46,6 +34,6 @@ class Faults:
     after that time.
     """
 
-    failure_of: Callable[[Order], EasemlError | None] = _no_failure
-    is_answer_lost: Callable[[Order], bool] = _no_loss
-    stuck_seconds: Callable[[Order], float] = _not_stuck
+    failure_of: Callable[[Order], EasemlError | None] = lambda order: None
+    is_answer_lost: Callable[[Order], bool] = lambda order: False
+    stuck_seconds: Callable[[Order], float] = lambda order: 0.0

@@ -13,7 +13,7 @@ from easeml_db.simulated.world import SimulatedWorld
 
 
 class Killed(BaseException):
-    """The process is dead. Not an Exception, so that nobody handles it."""
+    """The process is dead. Not an Exception, so that no handler catches it."""
 
 
 class Life:
@@ -44,7 +44,7 @@ class Life:
             self.inbox.append(message)
 
     def die(self) -> None:
-        """End without a word: units under way go on."""
+        """End without a message: units under way continue."""
         self.is_dead = True
         self.world.time.leave(self)
         self.world.unlock(self)

@@ -8,10 +8,6 @@ from easeml_db.words.run import Arm, Run
 from easeml_db.words.trial import Trial
 
 
-def _none(trial_number: int) -> str | None:
-    return None
-
-
 def new_run(
     run_id: int,
     *,
@@ -29,7 +25,7 @@ def new_run(
     joint_architectures: Collection[str] = ("mlp", "linear"),
     whole_architectures: Collection[str] = ("trees",),
     gathering_segments: Collection[int] = (),
-    batch_key_of: Callable[[int], str | None] = _none,
+    batch_key_of: Callable[[int], str | None] = lambda trial_number: None,
 ) -> Run:
     """Return a queued run of fresh trials; architectures take turns and are the arms, trial ids are 100000 * run_id +
     number, arm ids 1000 * run_id + number. Trials whose numbers have the same key may share a batch.

@@ -52,7 +52,7 @@ class SimulatedInstances(SimulatedPort):
     """InstanceStore in memory."""
 
     async def alive(self) -> list[Instance]:
-        """Return all instances that are wanted, there, or on their way out."""
+        """Return all instances that are requested, ready, or being released."""
         self._life.call()
         return list(self._tables.plans_table.instances.values())
 
@@ -62,7 +62,7 @@ class SimulatedInstances(SimulatedPort):
         return max(self._world.n_base_slots, self._world.max_local_slots)
 
     async def request(self, run_id: int, provisioner: str, instance_type: str, n: int) -> Sequence[int]:
-        """Record that instances are wanted; return their numbers."""
+        """Record a request for instances; return their numbers."""
         self._life.call()
         self._tables.fence(self._life.lease_number)
         plan = self._tables.plans_table.plans[run_id]
@@ -114,17 +114,17 @@ class SimulatedProvisioner(SimulatedPort):
             self._tell(now, InstanceBilled(number))
             self._tell(now, InstanceUp(number))
             return
-        found = cloud.start(instance.request_id)
-        if found.ends_seconds is not None:
+        rented = cloud.start(instance.request_id)
+        if rented.ends_seconds is not None:
             self._tell(now, InstanceFailed(number, "it is gone"))
             return
-        self._tell(found.billed_seconds, InstanceBilled(number))
-        if found.is_failing:
-            self._world.at(found.ready_seconds, lambda: self._die(instance, "it did not come up"))
+        self._tell(rented.billed_seconds, InstanceBilled(number))
+        if rented.is_failing:
+            self._world.at(rented.ready_seconds, lambda: self._die(instance, "it did not come up"))
             return
-        self._tell(found.ready_seconds, InstanceUp(number))
-        if found.dies_seconds is not None:
-            self._world.at(found.dies_seconds, lambda: self._die(instance, "it died"))
+        self._tell(rented.ready_seconds, InstanceUp(number))
+        if rented.dies_seconds is not None:
+            self._world.at(rented.dies_seconds, lambda: self._die(instance, "it died"))
 
     async def stop(self, instance: Instance) -> None:
         """Stop an instance, whether it is ready or not."""
@@ -144,9 +144,9 @@ class SimulatedProvisioner(SimulatedPort):
 
     def _die(self, instance: Instance, reason: str) -> None:
         """Let the provider take an instance away: its billing ends, and its sessions break."""
-        found = self._world.cloud.instances[instance.request_id]
-        if found.ends_seconds is None:
-            found.ends_seconds = self._world.now_seconds
+        rented = self._world.cloud.instances[instance.request_id]
+        if rented.ends_seconds is None:
+            rented.ends_seconds = self._world.now_seconds
         for slot in self._world.slots:
             if slot.instance_id == instance.instance_id and not self._life.is_dead:
                 self._world.lose_slot(slot.slot_id, down_seconds=1e9)

@@ -116,7 +116,7 @@ class PlanTable:
         """Insert instances of an open run; return their numbers."""
         if not self._rows.is_open(run_id):
             return ()
-        kind = next(each for each in plan.prices.types if each.name == instance_type)
+        kind = next(candidate for candidate in plan.prices.types if candidate.name == instance_type)
         bill = Bill(kind.price_per_hour, kind.billed_by, kind.is_per_function, kind.minimum_seconds)
         numbers = [next(self._numbers) for _ in range(n)]
         for number in numbers:
@@ -156,10 +156,10 @@ class PlanTable:
         since = now_seconds if instance.billed_seconds is None else instance.billed_seconds
         self.instances[instance_id] = replace(instance, status="ready", slot_ids=ids, billed_seconds=since)
 
-        def own(slot: Slot) -> Slot:
+        def attached(slot: Slot) -> Slot:
             return replace(slot, run_id=instance.run_id, instance_id=instance_id)
 
-        return [*(own(slot) if slot.slot_id in taken else slot for slot in slots), *added]
+        return [*(attached(slot) if slot.slot_id in taken else slot for slot in slots), *added]
 
     def release(self, instance_id: int, slots: Sequence[Slot], n_base: int) -> Sequence[Slot]:
         """Release the slots of an instance, or drain them, and return all slots."""

@@ -84,8 +84,7 @@ class RunTable:
         if run_id in self._rows.unreadable:
             raise InvalidData(f"run {run_id}: a row cannot be read")
         run = self._rows.run(run_id)
-        is_ending = run_id in self._rows.ending
-        return run.in_its_ending(allocation_of_ending(run.allocation)) if is_ending else run
+        return run.in_its_ending(allocation_of_ending(run.allocation)) if run_id in self._rows.ending else run
 
     def crashed(self, run_id: int, trial_id: int, reason: str) -> int:
         """Note a crash; return how many there were since something was recorded of the trial."""

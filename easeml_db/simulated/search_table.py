@@ -23,10 +23,10 @@ class SearchTable:
         """Return what a procedure may know of an arm's trials; a score for each epoch whose validation is recorded."""
         self._check_open_since(run)
         run = self._rows.run(run.run_id)
-        found = [trial for trial in run.trials if run.arm_of[trial.trial_id] == arm_id]
+        trials = [trial for trial in run.trials if run.arm_of[trial.trial_id] == arm_id]
         if trial_ids is not None:
-            found = [trial for trial in found if trial.trial_id in trial_ids]
-        return [self._history_of(run, trial) for trial in found]
+            trials = [trial for trial in trials if trial.trial_id in trial_ids]
+        return [self._history_of(run, trial) for trial in trials]
 
     def _check_open_since(self, run: Run) -> None:
         """Raise NotFound where a run is over, or was resumed since it was read."""

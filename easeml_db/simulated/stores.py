@@ -96,7 +96,7 @@ class SimulatedRuns(SimulatedPort):
         return self._tables.runs.read(run_id)
 
     async def read_again(self, known: Run) -> Run | None:
-        """Return an open run, of which trials that have no unit to run, and had none, are as they were known."""
+        """Return an open run; trials that had no unit to run, and have none now, stay as in `known`."""
         run = await self.read(known.run_id)
         if run is None or run.search is None or run.n_resumes != known.n_resumes:
             return run
@@ -167,7 +167,7 @@ class SimulatedTenancy(SimulatedPort):
         return json.loads(json.dumps(memories[-1])) if memories else {}
 
     async def read_ahead(self, run_ids: Sequence[int]) -> None:
-        """Read the priors of several runs at once: here each is at hand."""
+        """Read the priors of several runs at once: here a no-op."""
         self._life.call()
 
     async def prior(self, run_id: int) -> Prior | None:

@@ -1,4 +1,4 @@
-"""A world of slots, runs and faults with a clock of its own: what a coordinator meets, without a server.
+"""A simulated world of slots, runs and faults, with its own clock: what a coordinator meets, without a server.
 
     world = SimulatedWorld(slots, runs, seconds_of=lambda unit, slot_id: 1.0)
     world.at(5.0, lambda: world.cancel_run(1))
@@ -113,17 +113,17 @@ class SimulatedWorld:
         self.time.at(seconds, action)
 
     def add_run(self, run: Run) -> None:
-        """Have somebody ask for a run."""
+        """Add a run, as a user does."""
         self.tables.runs.add_run(run)
         self._notify(RunChanged(run.run_id))
 
     def cancel_run(self, run_id: int) -> None:
-        """Have somebody cancel a run."""
+        """Cancel a run, as a user does."""
         self.tables.runs.cancel_run(run_id)
         self._notify(RunChanged(run_id))
 
     def resume_run(self, run_id: int) -> None:
-        """Have somebody resume a run."""
+        """Resume a run, as a user does."""
         self.tables.runs.resume_run(run_id)
         self._notify(RunChanged(run_id))
 
@@ -134,12 +134,12 @@ class SimulatedWorld:
         self.tables.runs.drop_run(run_id)
 
     def set_tenancy(self, tenancy: Tenancy) -> None:
-        """Have somebody change the policy, or a tenant's terms."""
+        """Change the policy or a tenant's terms, as an administrator does."""
         self.tables.tenancy = tenancy
         self._notify(TenantsChanged())
 
     def set_slots(self, slots: Sequence[Slot]) -> None:
-        """Have somebody change the table of slots."""
+        """Change the table of slots, as an administrator does."""
         self.slots = tuple(slots)
         self._notify(SlotsChanged())
 
@@ -170,11 +170,11 @@ class SimulatedWorld:
             process.break_session(slot_id)
 
     def stop(self) -> None:
-        """Have somebody end the active coordinator."""
+        """Ask the active coordinator to stop."""
         self._notify(StopRequested())
 
     def cut_off(self) -> None:
-        """Take the active coordinator's lock away without its noticing: another can take over while it goes on."""
+        """Take the lock from the active coordinator without its noticing: another can take over while it runs."""
         self._holder = None
 
     def _notify(self, message: Message) -> None:

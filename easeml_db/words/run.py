@@ -97,14 +97,14 @@ class Run:
     batch_keys: Mapping[int, str] = field(default_factory=dict)
     n_resumes: int = 0
 
-    def beside(self, known: Run) -> Run:
-        """Return the run with earlier known trials, where it has no newer ones."""
-        trials = {trial.trial_number: trial for trial in known.trials}
+    def beside(self, earlier: Run) -> Run:
+        """Return the run with the trials of an `earlier` reading where it has no newer ones."""
+        trials = {trial.trial_number: trial for trial in earlier.trials}
         trials.update((trial.trial_number, trial) for trial in self.trials)
         return replace(
             self, trials=tuple(trials[number] for number in sorted(trials)),
-            architectures={**known.architectures, **self.architectures}, arm_of={**known.arm_of, **self.arm_of},
-            batch_keys={**known.batch_keys, **self.batch_keys},
+            architectures={**earlier.architectures, **self.architectures}, arm_of={**earlier.arm_of, **self.arm_of},
+            batch_keys={**earlier.batch_keys, **self.batch_keys},
         )  # fmt: skip
 
     def in_its_ending(self, allocation: str) -> Run:

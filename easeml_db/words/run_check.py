@@ -33,10 +33,6 @@ def check_run(run: Run) -> None:
             f"run {run.run_id}: its dataset has {n_partitions} partition(s), and {len(run.holders)} are there"
         )
     for trial in run.trials:
-        _check_trial(run, trial)
-
-
-def _check_trial(run: Run, trial: Trial) -> None:
-    for objection, is_kept in RULES.items():
-        if not is_kept(trial):
-            raise InvalidData(f"run {run.run_id}, trial {trial.trial_number}: {objection}")
+        for objection, is_kept in RULES.items():
+            if not is_kept(trial):
+                raise InvalidData(f"run {run.run_id}, trial {trial.trial_number}: {objection}")

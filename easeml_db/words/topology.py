@@ -43,8 +43,8 @@ class Slot:
     @property
     def device_name(self) -> str:
         """Its device; slots with the same name share it. 'cpu' alone is a share of the slot's own."""
-        own = f" of slot {self.slot_id}" if self.device == "cpu" else ""
-        return f"{self.segment_id}/{self.device}{own}"
+        of_slot = f" of slot {self.slot_id}" if self.device == "cpu" else ""
+        return f"{self.segment_id}/{self.device}{of_slot}"
 
     @property
     def device_kind(self) -> str:
@@ -66,14 +66,14 @@ class Device:
 
 def devices_of(slots: Iterable[Slot]) -> list[Device]:
     """Group slots by device, in order of their first slot."""
-    found: dict[str, list[Slot]] = {}
-    for slot in sorted(slots, key=lambda each: each.slot_id):
-        found.setdefault(slot.device_name, []).append(slot)
-    return [_device(name, sharing) for name, sharing in found.items()]
+    by_device: dict[str, list[Slot]] = {}
+    for slot in sorted(slots, key=lambda slot: slot.slot_id):
+        by_device.setdefault(slot.device_name, []).append(slot)
+    return [_device(name, sharing) for name, sharing in by_device.items()]
 
 
 def _device(name: str, slots: list[Slot]) -> Device:
     limits = [slot.memory_limit_bytes for slot in slots]
-    known = [limit for limit in limits if limit is not None]
-    memory = sum(known) if len(known) == len(limits) else None
+    byte_limits = [limit for limit in limits if limit is not None]
+    memory = sum(byte_limits) if len(byte_limits) == len(limits) else None
     return Device(name, slots[0].device_kind, tuple(slot.slot_id for slot in slots), memory)

@@ -39,7 +39,7 @@ from easeml_db.coordinator.ports.tenancy import TenancyStore
 
 @dataclass(frozen=True)
 class Ports:
-    """One world, as a coordinator is given it."""
+    """The ports of one world, which a coordinator gets."""
 
     lease: LeaseStore
     slots: SlotStore

@@ -12,13 +12,13 @@ class InstanceStore(Protocol):
     """Records instances before they are started and after they are gone. Raises StaleLease."""
 
     async def alive(self) -> list[Instance]:
-        """Return all instances that are wanted, there, or on their way out."""
+        """Return all instances that are requested, ready, or being released."""
 
     async def local_slots(self) -> int:
         """Return how many slots this server may have, those added for planned runs among them."""
 
     async def request(self, run_id: int, provisioner: str, instance_type: str, n: int) -> Sequence[int]:
-        """Record that instances are wanted; return their numbers, none where the run is not open."""
+        """Record a request for instances; return their numbers, none where the run is not open."""
 
     async def billed(self, instance_id: int) -> None:
         """Record that an instance is paid from now on."""

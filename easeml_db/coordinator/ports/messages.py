@@ -12,8 +12,8 @@ from easeml_db.words.training_unit import TrainingUnit
 
 @dataclass(frozen=True)
 class Member:
-    """A further rank of a gang: a unit of the same trial and round, on a slot of its own, or all on one slot. Of a
-    batch it is a unit of another trial, on the same slot."""
+    """A further rank of a gang: a unit of the same trial and round, on its own slot or on the order's. In a batch it is
+    a unit of another trial, on the same slot."""
 
     unit: TrainingUnit
     seed: int
@@ -118,7 +118,7 @@ class SlotWaiting:
 
 @dataclass(frozen=True)
 class UnitFailed:
-    """The unit is not recorded. The class of the error tells whose fault it was (SlotLost, OutOfSpace: nobody's)."""
+    """The unit is not recorded. The class of the error says whose fault it was (SlotLost, OutOfSpace: no one's)."""
 
     order: Order
     error: EasemlError
@@ -174,7 +174,7 @@ class ProgramSaid:
 
 @dataclass(frozen=True)
 class RunChanged:
-    """Somebody asked for, cancelled, resumed or dropped a run."""
+    """A user asked for, cancelled, resumed or dropped a run."""
 
     run_id: int
 
@@ -191,7 +191,7 @@ class TenantsChanged:
 
 @dataclass(frozen=True)
 class StopRequested:
-    """Somebody wants the coordinator to end."""
+    """A request that the coordinator stop."""
 
 
 Message = (

@@ -19,16 +19,14 @@ class RunStore(Protocol):
         """Return the numbers of all queued and running runs, oldest first."""
 
     async def read_ahead(self, run_ids: Sequence[int]) -> None:
-        """Read several runs at once; the next `read` of each may return the result. Only for runs with no unit under
-        way.
-        """
+        """Read several runs without units under way at once; the next `read` of each may return the result."""
 
     async def read(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone. Raises EasemlError where its rows cannot be read."""
 
     async def read_again(self, known: Run) -> Run | None:
-        """Return an open run as `read` does, where only little has changed since it was known: of trials that had no
-        unit to run, and have none now, nothing is read."""
+        """Return an open run as `read` does, where little has changed since `known`: it reads no trials that had no
+        unit to run and have none now."""
 
     async def start(self, run_id: int) -> None:
         """Mark a queued run as running."""
@@ -50,8 +48,8 @@ class RunStore(Protocol):
         over now, as `finish` does."""
 
     async def begin_ending(self, run_id: int) -> bool:
-        """End the search of a run whose best trial has not been tested: stop its other trials, and leave nothing but
-        the test of that one. Return whether there is something to test, which is true only once.
+        """End the search of a run whose best trial has not been tested: stop its other trials, and leave only the
+        test of that one. Return whether there is something to test, which is true only once.
         """
 
     async def finish(self, run_id: int) -> bool:

@@ -1,4 +1,4 @@
-"""One tenant's bandit: what is believed of its arms, and which of them to play next. Pure, on numpy.
+"""One tenant's bandit: beliefs about its arms, and which arm to play next. Pure, on numpy.
 
     prior.py            what is believed before anything is played, and the prior without any history
     rbf.py              ease.ml's prior: arms are points, described by their qualities on past tenants

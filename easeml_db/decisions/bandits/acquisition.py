@@ -83,8 +83,7 @@ def _improvement_by_quadrature(mean: Vector, deviation: Vector, best: float, lin
 
 
 def _density(z: np.ndarray) -> np.ndarray:
-    """Return the density of the standard normal distribution."""
-    density: np.ndarray = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    density: np.ndarray = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)  # of the standard normal distribution
     return density
 
 

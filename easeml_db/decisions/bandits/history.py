@@ -14,29 +14,29 @@ def filled(qualities: Matrix) -> Matrix:
 
     An arm that no tenant tried gets the row effect alone. Raises InvalidArgument for a row without any quality.
     """
-    known = is_known(qualities)
-    if not known.any(axis=1).all():
+    mask = is_known(qualities)
+    if not mask.any(axis=1).all():
         raise InvalidArgument("history: expected at least one quality of each past tenant, got a row without any")
-    if known.all():
+    if mask.all():
         return qualities
-    rows, columns = _effects(np.where(known, qualities, 0.0), known)
-    return np.where(known, qualities, rows[:, None] + columns[None, :])
+    rows, columns = _effects(np.where(mask, qualities, 0.0), mask)
+    return np.where(mask, qualities, rows[:, None] + columns[None, :])
 
 
 def is_known(qualities: Matrix) -> NDArray[np.bool_]:
     """Mark the cells with a known quality of an arm: neither a gap nor a zero, which marks a failed run."""
-    known: NDArray[np.bool_] = np.isfinite(qualities) & (qualities != 0.0)
-    return known
+    mask: NDArray[np.bool_] = np.isfinite(qualities) & (qualities != 0.0)
+    return mask
 
 
-def _effects(values: Matrix, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _effects(values: Matrix, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fit value = row + column to the known cells by least squares; of all such fits, take that of the least columns.
 
     With the rows eliminated, the columns c solve (N - M' R^-1 M) c = column sums - M' R^-1 row sums, where M (n, K)
-    says what is known, and R and N hold its row and column counts on their diagonals.
+    is the mask of known cells, and R and N hold its row and column counts on their diagonals.
     """
-    per_row = known / known.sum(axis=1, keepdims=True)
-    row_means = values.sum(axis=1) / known.sum(axis=1)
-    system = np.diag(known.sum(axis=0)) - known.T @ per_row
-    columns = np.linalg.lstsq(system, values.sum(axis=0) - known.T @ row_means, rcond=1e-10)[0]
+    per_row = mask / mask.sum(axis=1, keepdims=True)
+    row_means = values.sum(axis=1) / mask.sum(axis=1)
+    system = np.diag(mask.sum(axis=0)) - mask.T @ per_row
+    columns = np.linalg.lstsq(system, values.sum(axis=0) - mask.T @ row_means, rcond=1e-10)[0]
     return row_means - per_row @ columns, columns

@@ -48,18 +48,18 @@ def make_prior(name: str, qualities: Matrix) -> Prior:
     auto is empirical_logit; if the history is too short for the requested prior, the independent one is used. A past
     tenant without any quality, or with failed runs only, does not count. Raises InvalidArgument.
     """
-    wanted = PREFERRED if name == DEFAULT else name
-    if wanted not in PRIORS:
+    prior_name = PREFERRED if name == DEFAULT else name
+    if prior_name not in PRIORS:
         raise InvalidArgument(
             f"prior: there is no prior {name!r}", hint=f"Choose one of: {', '.join([DEFAULT, *PRIORS])}."
         )
     telling = qualities[is_known(qualities).any(axis=1)]
-    if len(telling) < PRIORS[wanted].min_tenants:
+    if len(telling) < PRIORS[prior_name].min_tenants:
         return independent_prior(qualities.shape[1])
-    return PRIORS[wanted].make(telling)
+    return PRIORS[prior_name].make(telling)
 
 
 def list_priors() -> list[dict[str, Any]]:
     """Return every prior as a row, for SQL."""
     default = {"prior": DEFAULT, "is_default": True, "summary": f"{PREFERRED} from {MIN_TENANTS} past tenants on"}
-    return [default] + [{"prior": name, "is_default": False, "summary": each.summary} for name, each in PRIORS.items()]
+    return [default] + [{"prior": name, "is_default": False, "summary": kind.summary} for name, kind in PRIORS.items()]

@@ -61,10 +61,10 @@ def _argmax(value: Callable[[float], float], grid: Vector) -> float:
     values = [value(float(point)) for point in grid]
     best = int(np.argmax(values))
     bounds = np.log(grid[[max(best - 1, 0), min(best + 1, len(grid) - 1)]])
-    found = minimize_scalar(
+    result = minimize_scalar(
         lambda log: -value(float(np.exp(log))), bounds=bounds, method="bounded", options={"xatol": 0.005}
     )
-    return float(np.exp(found.x)) if -found.fun > values[best] else float(grid[best])
+    return float(np.exp(result.x)) if -result.fun > values[best] else float(grid[best])
 
 
 def _fit(length: float, squares: Matrix, residuals: Matrix) -> _Fit:

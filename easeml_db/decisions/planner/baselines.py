@@ -13,8 +13,8 @@ def static_plans(simulator: Simulator) -> Iterator[Plan]:
     for k in simulator.types:
         instance = simulator.prices.types[k]
         sizes: set[int] = set()
-        for stage, each in enumerate(simulator.job.stages):
-            sizes |= set(candidates(each.n_trials, instance, simulator.times.max_width(stage, instance)))
+        for number, stage in enumerate(simulator.job.stages):
+            sizes |= set(candidates(stage.n_trials, instance, simulator.times.max_width(number, instance)))
         for n_slots in sorted(sizes):
             yield (Allocation(k, n_slots),) * simulator.n_stages
 

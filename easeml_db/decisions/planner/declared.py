@@ -2,8 +2,8 @@
 
 Most procedures say beforehand how many trials reach which epoch, and `preview` returns it. Those that start trials one
 by one (tpe, bohb) are planned as if all trials of a rung were there at once. In a search over several architectures at
-once it is unknown whose trials go on, so every order of architectures is equally likely. asha and race declare nothing
-(`envelope`).
+once it is unknown whose trials are kept, so every order of architectures is equally likely. asha and race declare
+nothing (`envelope`).
 """
 
 from __future__ import annotations

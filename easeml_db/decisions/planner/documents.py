@@ -53,10 +53,10 @@ def read_price_list(price_list: str, types_json: str | None) -> str:
 def _type_row(raw: object, path: str) -> Row:
     if not isinstance(raw, dict):
         raise refusal(path, expected="an object", got=shown(raw))
-    known = (*TEXTS, *NUMBERS, "max_instances")
+    columns = (*TEXTS, *NUMBERS, "max_instances")
     for name in raw:
-        if name not in known:
-            raise unknown_name(f"{path}.{name}", name, known, expected=f"one of {', '.join(known)}")
+        if name not in columns:
+            raise unknown_name(f"{path}.{name}", name, columns, expected=f"one of {', '.join(columns)}")
     row: Row = {name: _text(raw.get(name), default, f"{path}.{name}") for name, default in TEXTS.items()}
     row |= {name: _number(raw.get(name), default, f"{path}.{name}") for name, default in NUMBERS.items()}
     row["max_instances"] = None
@@ -106,22 +106,22 @@ def make_plan(
         stages = declared_stages(search)
     else:
         stages = envelopes(search, Past(knowledge.curves, knowledge.epoch_seconds), seed=seed)
-    kinds = [each.device_kind for each in prices.types]
+    kinds = [instance.device_kind for instance in prices.types]
     profiles = knowledge.profiles(architectures_of(stages), kinds, is_local=request["is_local"])
-    known = request["knowledge"]
+    facts = request["knowledge"]
     reading = max(profile.reading_seconds for profile in profiles.values())
-    margin = (known.get("margin_seconds") or 0.0) + reading
-    job = Job(stages, profiles, data_gb=known["data_gb"], margin_seconds=margin)
+    margin = (facts.get("margin_seconds") or 0.0) + reading
+    job = Job(stages, profiles, data_gb=facts["data_gb"], margin_seconds=margin)
     simulator = Simulator(job, prices, n_samples=_n_samples(job), seed=seed)
     goal = request["goal"]
     if goal.get("n_points") is not None:
-        return json.dumps([_point(simulator, each) for each in plan_frontier(simulator, _n_points(goal["n_points"]))])
+        return json.dumps([_point(simulator, plan) for plan in plan_frontier(simulator, _n_points(goal["n_points"]))])
     limits = Goal(goal["deadline_seconds"], goal["max_cost"], goal["confidence"])
     notes = "; ".join(knowledge.notes)
     rows: list[Row] = []
-    for each in make_plans(simulator, limits):
-        rows += plan_rows(simulator, each, notes)
-        rows[-1]["chance"] = limits.chance(each.prediction)
+    for alternative in make_plans(simulator, limits):
+        rows += plan_rows(simulator, alternative, notes)
+        rows[-1]["chance"] = limits.chance(alternative.prediction)
     return json.dumps(rows)
 
 
@@ -129,7 +129,7 @@ def _prices(request: Mapping[str, Any]) -> PriceList:
     types = [instance_type(row) for row in request["types"]]
     most = request["knowledge"]["max_slots"]
     if most is not None:
-        types = [_limited(each, most) for each in types if each.n_slots <= most]
+        types = [_limited(instance, most) for instance in types if instance.n_slots <= most]
         if not types:
             raise InvalidArgument(
                 f"price_list: expected instances of at most {most} slots, what your limit leaves, got larger ones",
@@ -156,7 +156,7 @@ def _n_points(value: object) -> int:
 
 def plan_rows(simulator: Simulator, alternative: Alternative, notes: str) -> list[Row]:
     """Return a row for each stage, then one for all, whose stage is null."""
-    found, start = alternative.prediction, 0.0
+    prediction, start = alternative.prediction, 0.0
     rows = []
     for number, (type_number, n_slots) in enumerate(alternative.plan):
         stage, instance = simulator.job.stages[number], simulator.prices.types[type_number]
@@ -166,13 +166,13 @@ def plan_rows(simulator: Simulator, alternative: Alternative, notes: str) -> lis
                 "n_epochs": round(stage.n_epochs, 3), "instance_type": instance.name, "n_slots": n_slots,
                 "n_instances": instance.n_instances(n_slots), "start_seconds": start, **stage.key._asdict(),
                 "width": _width(simulator, number, instance, n_slots),
-                **_statistics(found.stage_seconds[number], found.stage_cost[number]), "note": None,
+                **_statistics(prediction.stage_seconds[number], prediction.stage_cost[number]), "note": None,
             }
         )  # fmt: skip
-        start += float(found.stage_seconds[number].mean())
+        start += float(prediction.stage_seconds[number].mean())
     total = dict.fromkeys(rows[0]) | {"plan": alternative.name, "start_seconds": 0.0, "note": notes or None}
     total["n_slots"] = max(n_slots for _, n_slots in alternative.plan)
-    return [*rows, total | _statistics(found.seconds, found.cost)]
+    return [*rows, total | _statistics(prediction.seconds, prediction.cost)]
 
 
 def _width(simulator: Simulator, number: int, instance: InstanceType, n_slots: int) -> int:

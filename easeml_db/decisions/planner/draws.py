@@ -1,4 +1,4 @@
-"""Random numbers that all candidates share: plans are compared on the same luck, and one seed gives one plan."""
+"""Random numbers that all candidates share: plans are compared on the same draws, and one seed gives one plan."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class Draws:
         return [self._of(1, stage).standard_normal((self.n_samples, size)) for stage, size in enumerate(self._sizes)]
 
     def trials(self, stage: int) -> Vector:
-        """Return the luck of each trial of a stage, shape (samples, trials)."""
+        """Return a standard normal number for each trial of a stage, shape (samples, trials)."""
         return self._trials[stage]
 
     @cached_property
     def _starts(self) -> list[tuple[Vector, Vector]]:
-        """Of each stage the luck of the provider's queue, and the worst of the first 1, 2, ... instances."""
-        found = []
+        """By stage: a number for the provider's queue, and the largest of the first 1, 2, ... instances."""
+        starts = []
         for stage in range(len(self._sizes)):
             generator = self._of(2, stage)
             queue = generator.standard_normal(self.n_samples)
             instances = generator.standard_normal((self.n_samples, MAX_INSTANCE_DRAWS))
-            found.append((queue, np.maximum.accumulate(instances, axis=1)))
-        return found
+            starts.append((queue, np.maximum.accumulate(instances, axis=1)))
+        return starts
 
     def queue_seconds(self, stage: int, latency: Latency) -> Vector:
         """Return how long the provider's queue takes at the start of a stage, shape (samples,)."""

@@ -55,8 +55,8 @@ def forecast(
     slots = InstanceType("slot", held.device_kind, 1, held.price_per_hour, billed_per="function")
     job = Job(stages, profiles)
     simulator = Simulator(job, PriceList("local", (slots,)), n_samples=FORECAST_SAMPLES, seed=seed)
-    found = simulator.predict((Allocation(0, n_slots),) * len(stages), Held(0, n_slots))
-    seconds, cost = _limited(found.seconds, found.cost, seconds_to_limit)
+    prediction = simulator.predict((Allocation(0, n_slots),) * len(stages), Held(0, n_slots))
+    seconds, cost = _limited(prediction.seconds, prediction.cost, seconds_to_limit)
     least, most = np.quantile(seconds, INTERVAL)
     return Forecast(
         float(seconds.mean()), float(least), float(most), float(cost.mean()), float(np.quantile(cost, INTERVAL[1]))

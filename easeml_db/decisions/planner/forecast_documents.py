@@ -31,20 +31,21 @@ def make_forecast(state_json: str) -> str:
     """
     state = json.loads(state_json)
     try:
-        found, notes = _forecast(state)
+        expected, notes = _forecast(state)
     except NotReady as error:
         if state["seconds_to_limit"] is None:
             raise
-        found, notes = until_limit(_held(state), state["seconds_to_limit"]), [f"{error.message}: it has its time limit"]
-    return json.dumps({**vars(found), "note": "; ".join(notes) or None})
+        expected = until_limit(_held(state), state["seconds_to_limit"])
+        notes = [f"{error.message}: it has its time limit"]
+    return json.dumps({**vars(expected), "note": "; ".join(notes) or None})
 
 
 def _forecast(state: Row) -> tuple[Forecast, list[str]]:
     stages, knowledge = rest_of(state)
     held = _held(state)
     profiles = knowledge.profiles(architectures_of(stages), [held.device_kind], is_local=False, has_guesses=True)
-    found = forecast(stages, profiles, held, seconds_to_limit=state["seconds_to_limit"], seed=state["seed"])
-    return found, knowledge.notes
+    expected = forecast(stages, profiles, held, seconds_to_limit=state["seconds_to_limit"], seed=state["seed"])
+    return expected, knowledge.notes
 
 
 def _held(state: Row) -> SlotsHeld:
@@ -52,7 +53,7 @@ def _held(state: Row) -> SlotsHeld:
 
 
 def rest_of(state: Row, *, is_on_own_slots: bool = True) -> tuple[tuple[Stage, ...], Knowledge]:
-    """Return the remaining stages of a run, and what is known of its times. Raises NotReady, InvalidArgument."""
+    """Return the remaining stages of a run, and the knowledge of its times. Raises NotReady, InvalidArgument."""
     knowledge = Knowledge(
         state["knowledge"], state["dataset"], is_parallel=needs_gangs(state.get("allocation", "")),
         is_on_own_slots=is_on_own_slots, run_id=state.get("run_id"),

@@ -79,12 +79,12 @@ class StageKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Stage:
-    """Trials that train at once, up to a barrier. `is_continued`: they go on from states of an earlier stage.
+    """Trials that train at once, up to a barrier. `is_continued`: they start from states of an earlier stage.
 
     `alternatives` are equally likely loads, if it is unknown which trials it will be; `loads` is the first. If trials
     follow from others, `turns` gives for each alternative the number of trials that train in each turn of one epoch:
     more slots than that do not help in that turn. `key` says which trials of a run these are. `is_overlapped`: the
-    stages that follow, up to the next that goes on from none, have begun meanwhile, and take the slots that it leaves
+    stages that follow, up to the next that is not continued, have begun meanwhile, and take the slots that it leaves
     idle.
     """
 
@@ -158,12 +158,12 @@ class TrialProfile:
         widths = sorted(self.epoch_seconds)
         last = MAX_WIDTH if self.is_extrapolated and len(widths) > 1 else widths[-1]
         logs = np.log(np.arange(1, last + 1))
-        known, values = np.log(widths), np.log([self.epoch_seconds[width] for width in widths])
-        seconds = np.interp(logs, known, values)
+        log_widths, values = np.log(widths), np.log([self.epoch_seconds[width] for width in widths])
+        seconds = np.interp(logs, log_widths, values)
         if last > widths[-1]:
-            slope = (values[-1] - values[-2]) / (known[-1] - known[-2])
-            beyond = logs > known[-1]
-            seconds[beyond] = values[-1] + slope * (logs[beyond] - known[-1])
+            slope = (values[-1] - values[-2]) / (log_widths[-1] - log_widths[-2])
+            beyond = logs > log_widths[-1]
+            seconds[beyond] = values[-1] + slope * (logs[beyond] - log_widths[-1])
         seconds = np.exp(seconds)
         seconds[np.array(widths) - 1] = [self.epoch_seconds[width] for width in widths]  # exactly what was measured
         best = np.minimum.accumulate(seconds)
@@ -174,8 +174,8 @@ class TrialProfile:
         """Return how many first epochs a number of later epochs take, with a number of tests after the last."""
         trained = n_epochs * (1 + self.growth * (n_before + np.maximum(n_epochs - 1, 0) / 2))
         tested = tests * self.test_epochs * (1 + self.test_growth * np.maximum(n_before + n_epochs - 1, 0))
-        found: Vector = trained + tested
-        return found
+        epochs: Vector = trained + tested
+        return epochs
 
     def waits(self, n_slots: int) -> float:
         """Return the seconds for which slots wait during the training units of an epoch, or as many others."""
@@ -224,7 +224,7 @@ class Job:
         return architectures_of(self.stages)
 
     def profile(self, architecture: str, device_kind: str) -> TrialProfile:
-        """Return what is known of an architecture on a kind of device. Raises InvalidArgument."""
+        """Return the profile of an architecture on a kind of device. Raises InvalidArgument."""
         try:
             return self.profiles[architecture, device_kind]
         except KeyError:
@@ -234,7 +234,7 @@ class Job:
             ) from None
 
     def fits(self, device_kind: str) -> bool:
-        """Return whether all of it can train on a kind of device, as far as is known."""
+        """Return whether every architecture of the job has a profile on a kind of device."""
         return all((architecture, device_kind) in self.profiles for architecture in self.architectures)
 
 

@@ -59,35 +59,35 @@ class Knowledge:
 
     def __init__(
         self,
-        known: Row,
+        facts: Row,
         dataset: str,
         *,
         is_parallel: bool = False,
         is_on_own_slots: bool = False,
         run_id: int | None = None,
     ) -> None:
-        """Begin with what is `known`. `is_parallel`: use epochs on several slots at once, if there are any.
+        """Begin with `facts` from SQL. `is_parallel`: use epochs on several slots at once, if there are any.
         `is_on_own_slots`: they get slots of this server, which may have their sessions already. `run_id`: the run whose
         rest is planned.
         """
         self._run_id = run_id
         self._is_parallel = is_parallel
-        self._trials: Sequence[Row] = known["trials"] or ()
-        self._speedups: Sequence[Row] = known["speedups"] or ()
-        self._whole, self._joint = set(known["whole"]), set(known["joint"])
-        self._growing = set(known.get("growing") or ())
-        are_open = is_on_own_slots and not known.get("adds_slots")
-        self._starts: Mapping[str, Mapping[str, float]] = {} if are_open else known.get("starts") or {}
-        self._trainers: Mapping[str, str] = known.get("trainers") or {}
-        self._n_partitions = known["n_partitions"]
-        self._turns: Mapping[str, float] = known.get("turn_seconds") or {}
+        self._trials: Sequence[Row] = facts["trials"] or ()
+        self._speedups: Sequence[Row] = facts["speedups"] or ()
+        self._whole, self._joint = set(facts["whole"]), set(facts["joint"])
+        self._growing = set(facts.get("growing") or ())
+        are_open = is_on_own_slots and not facts.get("adds_slots")
+        self._starts: Mapping[str, Mapping[str, float]] = {} if are_open else facts.get("starts") or {}
+        self._trainers: Mapping[str, str] = facts.get("trainers") or {}
+        self._n_partitions = facts["n_partitions"]
+        self._turns: Mapping[str, float] = facts.get("turn_seconds") or {}
         self._dataset = dataset
-        self.curves: Mapping[str, Sequence[Sequence[float]]] = known["curves"] or {}
+        self.curves: Mapping[str, Sequence[Sequence[float]]] = facts["curves"] or {}
         self._notes: dict[str, None] = {}
 
     @property
     def notes(self) -> list[str]:
-        """What had to be assumed, each once."""
+        """Assumptions in place of measurements, each once."""
         return list(self._notes)
 
     @property
@@ -106,13 +106,13 @@ class Knowledge:
         of another kind is used, but not on this server's own slots (`is_local`). With `has_guesses` an architecture
         that was never timed is assumed to be like the others, if any was timed. Raises NotReady.
         """
-        found: dict[tuple[str, str], TrialProfile] = {}
+        profiles: dict[tuple[str, str], TrialProfile] = {}
         kinds = list(dict.fromkeys(device_kinds))
         rows = {row["architecture"] for row in self._trials}
         timed = [name for name in architectures if name in rows] if has_guesses else []
         chosen = timed or architectures
         kinds_of = {name: self._kinds_of(name, kinds if is_local else None) for name in chosen}
-        self._check_known([name for name, usable in kinds_of.items() if not usable])
+        self._check_timed([name for name, usable in kinds_of.items() if not usable])
         for name in chosen:
             measured = self._kinds_of(name)
             usable = kinds_of[name]
@@ -120,18 +120,17 @@ class Knowledge:
                 if kind in measured or not is_local:
                     source = kind if kind in measured else usable[0]
                     start = self._start_seconds(name, kind if kind in self._starts else source)
-                    found[name, kind] = replace(self._profile(name, source), session_seconds=start)
+                    profiles[name, kind] = replace(self._profile(name, source), session_seconds=start)
                     if source != kind:
                         self._note(f"nothing was measured on {kind}: a slot is taken to be as fast as one of {source}")
-        return found | self._guesses([name for name in architectures if timed and name not in timed], found)
+        return profiles | self._guesses([name for name in architectures if timed and name not in timed], profiles)
 
     def _kinds_of(self, name: str, kinds: Iterable[str] | None = None) -> list[str]:
         """Return the kinds of devices, all or of some, on which an architecture was timed."""
-        found = dict.fromkeys(row["device_kind"] for row in self._trials if row["architecture"] == name)
-        return [kind for kind in found if kinds is None or kind in kinds]
+        timed = dict.fromkeys(row["device_kind"] for row in self._trials if row["architecture"] == name)
+        return [kind for kind in timed if kinds is None or kind in kinds]
 
-    def _check_known(self, unknown: Sequence[str]) -> None:
-        """Raise NotReady where architectures were never timed."""
+    def _check_timed(self, unknown: Sequence[str]) -> None:
         if unknown:
             *some, last = unknown
             names, verb = (f"{', '.join(some)} and {last}", "take") if some else (last, "takes")
@@ -155,16 +154,16 @@ class Knowledge:
         self, names: Sequence[str], timed: Mapping[tuple[str, str], TrialProfile]
     ) -> dict[tuple[str, str], TrialProfile]:
         """Return profiles of architectures that were never timed: as long as the mean of the others, and uncertain."""
-        found = {}
+        guesses = {}
         for name in names:
             self._note(f"{name} was never timed: it is taken to be like the other architectures")
             for kind in {kind for _, kind in timed}:
-                seconds = fmean([each.seconds(1) for (_, of), each in timed.items() if of == kind])
+                seconds = fmean([profile.seconds(1) for (_, of), profile in timed.items() if of == kind])
                 units = 1 if name in self._whole else self._n_partitions
-                found[name, kind] = TrialProfile(
+                guesses[name, kind] = TrialProfile(
                     {1: seconds}, UNKNOWN_SPREAD, UNKNOWN_SPREAD, UNTIMED, units, turn_seconds=self._turn(name)
                 )
-        return found
+        return guesses
 
     def _profile(self, name: str, kind: str) -> TrialProfile:
         rows = [row for row in self._trials if (row["architecture"], row["device_kind"]) == (name, kind)]
@@ -172,8 +171,8 @@ class Knowledge:
         alone = wide or [row for row in rows if row["n_slots"] == 1] or rows
         near = [row for row in alone if row["is_same"]] or alone
         nearest = [row for row in near if not row.get("is_batched")] or near
-        own = [row for row in nearest if self._run_id is not None and row.get("run_id") == self._run_id]
-        nearest = own if len(own) >= ENOUGH else nearest
+        of_run = [row for row in nearest if self._run_id is not None and row.get("run_id") == self._run_id]
+        nearest = of_run if len(of_run) >= ENOUGH else nearest
         is_growing = name in self._growing
         growth = _growth_of(nearest) if is_growing else 0.0
         is_unseen = is_growing and all(row["n_epochs"] < LEAST_EPOCHS for row in nearest)
@@ -212,8 +211,8 @@ class Knowledge:
         """Return seconds of an epoch by width, and those to bring a state onto a slot."""
         seconds = {1: mean}
         measured = [row for row in self._speedups if row["device_kind"] == kind]
-        own = [row for row in measured if row["architecture"] == name]
-        restore = own[0]["restore_seconds"] if own else measured[0]["restore_seconds"] if measured else 0.0
+        same = [row for row in measured if row["architecture"] == name]
+        restore = same[0]["restore_seconds"] if same else measured[0]["restore_seconds"] if measured else 0.0
         if name not in self._joint and not self._is_parallel:
             return seconds, restore
         wide: dict[int, list[float]] = {}
@@ -222,11 +221,11 @@ class Knowledge:
                 wide.setdefault(row["n_slots"], []).append(row["epoch_seconds"])
         if wide:
             return seconds | {width: fmean(some) for width, some in sorted(wide.items())}, restore
-        source = own or [row for row in measured if row["architecture"] in self._joint]
+        source = same or [row for row in measured if row["architecture"] in self._joint]
         if not source:
             self._note(f"{name} was never trained on several slots of {kind} at once: each trial has one")
             return seconds, restore
-        if not own:
+        if not same:
             self._note(f"{name} is taken to scale over {kind} as {source[0]['architecture']} does")
         speedups = source[0]["speedups"][:MAX_WIDTH]
         return seconds | {w: mean / max(speedup, 1e-6) for w, speedup in enumerate(speedups, 1) if w > 1}, restore
@@ -269,8 +268,8 @@ def _between_runs(rows: Sequence[Row], means: Sequence[float]) -> float:
     of_run: dict[object, list[float]] = {}
     for row, mean in zip(rows, means, strict=True):
         of_run.setdefault(row.get("run_id"), []).append(mean)
-    each = [fmean(some) for some in of_run.values()]
-    return stdev(each) / fmean(each) * (1 + 1 / len(each)) ** 0.5 if len(each) > 1 else 0.0
+    run_means = [fmean(some) for some in of_run.values()]
+    return stdev(run_means) / fmean(run_means) * (1 + 1 / len(run_means)) ** 0.5 if len(run_means) > 1 else 0.0
 
 
 def _spread_of(means: Sequence[float], spread: float, n_epochs: Sequence[float]) -> tuple[float, float]:

@@ -94,12 +94,12 @@ def make_plans(simulator: Simulator, goal: Goal, held: Held = NOTHING) -> list[A
     search = _Search(simulator, goal, held)
     static = search.best(static_plans(simulator))
     naive = search.best(naive_elastic_plans(simulator))
-    known = _thinned(trade_offs(simulator, held))
-    plan = search.best([*search.improved_starts(static), *known, *filter(None, (static, naive))])
+    frontier = _thinned(trade_offs(simulator, held))
+    plan = search.best([*search.improved_starts(static), *frontier, *filter(None, (static, naive))])
     if plan is None:
-        raise search.refusal(known)
-    found = ((PLANNED, search.improved(plan)), (STATIC, static), (NAIVE_ELASTIC, naive))
-    return [Alternative(name, each, search.predict(each)) for name, each in found if each is not None]
+        raise search.refusal(frontier)
+    candidates = ((PLANNED, search.improved(plan)), (STATIC, static), (NAIVE_ELASTIC, naive))
+    return [Alternative(name, chosen, search.predict(chosen)) for name, chosen in candidates if chosen is not None]
 
 
 def best_plan(simulator: Simulator, goal: Goal, held: Held = NOTHING) -> Alternative | None:
@@ -119,15 +119,14 @@ def plan_frontier(simulator: Simulator, n_points: int, held: Held = NOTHING) -> 
     """Return up to `n_points` plans from the fastest to the cheapest, none both slower and dearer than another."""
     search = _Search(simulator, Goal(), held)
     plans = [*_thinned(trade_offs(simulator, held)), *filter(None, [search.best(static_plans(simulator))])]
-    found = sorted(
+    predicted = sorted(
         ((search.predict(plan), plan) for plan in plans), key=lambda one: (one[0].mean_seconds, one[0].mean_cost)
     )
     points: list[tuple[Prediction, Plan]] = []
-    for prediction, plan in found:
+    for prediction, plan in predicted:
         if not points or prediction.mean_cost < points[-1][0].mean_cost * (1 - 1e-9):
             points.append((prediction, plan))
-    chosen = _spread(points, n_points)
-    return [Alternative(str(k), plan, prediction) for k, (prediction, plan) in enumerate(chosen, 1)]
+    return [Alternative(str(k), plan, prediction) for k, (prediction, plan) in enumerate(_spread(points, n_points), 1)]
 
 
 class _Search:
@@ -142,7 +141,7 @@ class _Search:
 
     def best(self, plans: Iterable[Plan]) -> Plan | None:
         """Return the best plan that keeps the limits."""
-        allowed = [(self._goal.rank(found), plan) for plan in plans if self._goal.allows(found := self.predict(plan))]
+        allowed = [(self._goal.rank(one), plan) for plan in plans if self._goal.allows(one := self.predict(plan))]
         return min(allowed, default=(None, None))[1]
 
     def improved_starts(self, static: Plan | None) -> Iterator[Plan]:
@@ -165,9 +164,9 @@ class _Search:
     def refusal(self, plans: Sequence[Plan]) -> InvalidArgument:
         """Return the error that says what would be possible."""
         goal, deadline = self._goal, self._goal.deadline_seconds
-        found = [self.predict(plan) for plan in plans]
-        fastest = min(found, key=lambda one: (goal.seconds(one), goal.cost(one)))
-        in_time = [one for one in found if goal.is_in_time(one)]
+        predictions = [self.predict(plan) for plan in plans]
+        fastest = min(predictions, key=lambda one: (goal.seconds(one), goal.cost(one)))
+        in_time = [one for one in predictions if goal.is_in_time(one)]
         if deadline is not None and not in_time:
             return InvalidArgument(
                 f"deadline: expected at least {_seconds(_rounded_up(goal.seconds(fastest)))}, the fastest plan,"
@@ -206,9 +205,9 @@ class _Neighbours:
         now = self._plan[stage]
         smaller, larger = [n for n in numbers if n < now.n_slots], [n for n in numbers if n > now.n_slots]
         beside = [
-            each.n_slots
-            for each in self._plan[max(0, stage - 1) : stage + 2]
-            if each.type_number == now.type_number and each.n_slots != now.n_slots
+            allocation.n_slots
+            for allocation in self._plan[max(0, stage - 1) : stage + 2]
+            if allocation.type_number == now.type_number and allocation.n_slots != now.n_slots
         ]
         return list(dict.fromkeys([*smaller[-2:], *larger[:2], *beside]))
 

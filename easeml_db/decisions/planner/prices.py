@@ -84,8 +84,7 @@ class InstanceType:
     @property
     def most_slots(self) -> int:
         """Slots that a stage may have of it."""
-        most = MAX_SLOTS if self.max_instances is None else self.max_instances * self.n_slots
-        return min(most, MAX_SLOTS)
+        return MAX_SLOTS if self.max_instances is None else min(self.max_instances * self.n_slots, MAX_SLOTS)
 
     @property
     def price_per_second(self) -> float:
@@ -122,7 +121,7 @@ class PriceList:
             raise InvalidArgument(
                 f"price list {self.name}: expected 1 to {MAX_TYPES} instance types, got {len(self.types)}"
             )
-        if len({each.name for each in self.types}) < len(self.types):
+        if len({instance_type.name for instance_type in self.types}) < len(self.types):
             raise InvalidArgument(f"price list {self.name}: expected each instance type once")
 
 

@@ -84,7 +84,7 @@ def _rungs_left(search: Search, arm: ArmState) -> Iterator[Stage]:
         if loads:
             key = StageKey(arm.name, rung.bracket, rung.n_epochs)
             is_overlapped = overlaps(rung, rungs, procedure.overlaps_below())
-            label = stage_label(arm.name, rung, len({each.bracket for each in rungs}))
+            label = stage_label(arm.name, rung, len({other.bracket for other in rungs}))
             yield Stage(loads, label, rung.rung > 0, key=key, is_overlapped=is_overlapped)
         before = rung.n_epochs
 
@@ -97,7 +97,7 @@ def _left_of(rung: PlannedRung, before: int, arm: ArmState, *, is_tested: bool) 
     n_missing = rung.n_trials - n_there - len(under_way)
     if n_missing <= 0 or rung.n_epochs <= before:
         return loads
-    # It is unknown which trials go on: assume them spread evenly over the architectures of the arm.
+    # It is unknown which trials survive: assume them spread evenly over the architectures of the arm.
     names = arm.name.split(SEPARATOR)
     counts = Counter(names[k % len(names)] for k in range(n_missing))
     more = float(rung.n_epochs - before)

@@ -51,11 +51,11 @@ class Rest:
     def __init__(self, plan: RunPlan, standing: Mapping[str, Any], circumstances: Circumstances) -> None:
         self._plan, self._now = plan, circumstances
         self._stages, knowledge = rest_of(standing, is_on_own_slots=plan.is_local)
-        self._types = _to_be_had(plan.prices, circumstances)
+        self._types = _available_types(plan.prices, circumstances)
         self._simulator: Simulator | None = None
         self.ending_seconds = 0.0  # of the test of the best trial, which no stage has
         if self._stages and self._types:
-            kinds = [each.device_kind for each in self._types]
+            kinds = [instance.device_kind for instance in self._types]
             profiles = knowledge.profiles(architectures_of(self._stages), kinds, is_local=False)
             if not any(load.is_tested for stage in self._stages for load in stage.loads):
                 self.ending_seconds = ENDING_EPOCHS * max(profile.seconds(1) for profile in profiles.values())
@@ -82,7 +82,7 @@ class Rest:
     @property
     def replacement_seconds(self) -> float:
         """How long it takes to replace an instance that dies."""
-        waits = [latency for each in self._types for latency in (each.queue, each.initialisation)]
+        waits = [latency for instance in self._types for latency in (instance.queue, instance.initialisation)]
         return sum(latency.mean_seconds + latency.sd_seconds for latency in waits) / max(1, len(self._types))
 
     def _held_kind(self) -> str | None:
@@ -118,7 +118,7 @@ class Rest:
         return self._simulator.predict(tuple(sizes), self.held)
 
     def _number(self, instance_type: str) -> int | None:
-        return next((k for k, each in enumerate(self._types) if each.name == instance_type), None)
+        return next((k for k, instance in enumerate(self._types) if instance.name == instance_type), None)
 
 
 def leaves_plan(plan: RunPlan, prediction: Prediction, now_seconds: float, ending_seconds: float = 0.0) -> str | None:
@@ -144,12 +144,12 @@ def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str)
     simulator = rest.simulator
     if simulator is None:
         raise EasemlError("nothing can be planned: no instance is to be had")
-    found = _within(plan, rest, circumstances, simulator)
+    within_limits = _within(plan, rest, circumstances, simulator)
     money = None if plan.max_cost is None else plan.max_cost - circumstances.cost
-    alternative = found or _as_good_as_can_be(simulator, money, rest.held)
+    alternative = within_limits or _as_good_as_can_be(simulator, money, rest.held)
     rows = plan_rows(simulator, alternative, rest.notes)
     row = rows[-1] | {
-        "revision": plan.revision + 1, "reason": reason, "is_within_limits": found is not None,
+        "revision": plan.revision + 1, "reason": reason, "is_within_limits": within_limits is not None,
         "cost_before": circumstances.cost, "stages": rows[:-1],
     }  # fmt: skip
     renewed = replace(
@@ -164,9 +164,9 @@ def _within(plan: RunPlan, rest: Rest, now: Circumstances, simulator: Simulator)
     spare = rest.replacement_seconds if plan.deadline_seconds is not None else 0.0
     for seconds in dict.fromkeys((rest.ending_seconds + spare, rest.ending_seconds)):
         goal = _goal(plan, now, seconds)
-        found = None if goal is None else best_plan(simulator, goal, rest.held)
-        if found is not None:
-            return found
+        alternative = None if goal is None else best_plan(simulator, goal, rest.held)
+        if alternative is not None:
+            return alternative
     return None
 
 
@@ -185,19 +185,19 @@ def _as_good_as_can_be(simulator: Simulator, money: float | None, held: Held) ->
     most = 1e12 if money is None else money
     for_money = (Goal(None, most, CONFIDENCE), Goal(None, most)) if most >= LEAST_COST else ()
     for looser in (*for_money, Goal()):
-        found = best_plan(simulator, looser, held)
-        if found is not None:
-            return found
+        alternative = best_plan(simulator, looser, held)
+        if alternative is not None:
+            return alternative
     raise EasemlError(f"{PLANNED}: there is no plan at all")
 
 
-def _to_be_had(prices: PriceList, now: Circumstances) -> tuple[InstanceType, ...]:
+def _available_types(prices: PriceList, now: Circumstances) -> tuple[InstanceType, ...]:
     """Return the instance types of which the run may have any, with how many."""
-    found = []
-    for each in prices.types:
-        most = (now.most or {}).get(each.name)
+    available = []
+    for instance in prices.types:
+        most = (now.most or {}).get(instance.name)
         if most is None:
-            found.append(each)
+            available.append(instance)
         elif most > 0:
-            found.append(replace(each, max_instances=min(most, each.max_instances or most)))
-    return tuple(found)
+            available.append(replace(instance, max_instances=min(most, instance.max_instances or most)))
+    return tuple(available)

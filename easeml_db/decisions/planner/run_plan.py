@@ -54,9 +54,9 @@ class RunPlan:
         """Return the planned stage that trials with these keys are in; if there are several, the one under way `now`,
         else the first.
         """
-        found = [stage for stage in self.stages if any(_is_part(key, stage.key) for key in keys)]
-        same = [stage for stage in found if now is not None and stage.key == now.key]
-        return next(iter(same or found), None)
+        stages = [stage for stage in self.stages if any(_is_part(key, stage.key) for key in keys)]
+        same = [stage for stage in stages if now is not None and stage.key == now.key]
+        return next(iter(same or stages), None)
 
     def after(self, stage: PlannedStage) -> PlannedStage | None:
         """Return the stage that follows."""

@@ -95,7 +95,7 @@ class Simulator:
 
     def __init__(self, job: Job, prices: PriceList, *, n_samples: int = DEFAULT_SAMPLES, seed: int = 0) -> None:
         self.job, self.prices = job, prices
-        self.types = tuple(k for k, each in enumerate(prices.types) if job.fits(each.device_kind))
+        self.types = tuple(k for k, instance in enumerate(prices.types) if job.fits(instance.device_kind))
         if not self.types:
             job.profile(_first_unknown(job, prices), prices.types[0].device_kind)
         self.draws = Draws(job, n_samples, seed)
@@ -196,7 +196,6 @@ def _n_held(groups: Sequence[_Group]) -> int:
 
 
 def _without_oldest(groups: tuple[_Group, ...], n_instances: int) -> tuple[_Group, ...]:
-    """Release the oldest instances."""
     while n_instances > 0:
         oldest, groups = groups[0], groups[1:]
         if oldest.n_instances > n_instances:

@@ -30,11 +30,11 @@ def next_smaller(n_slots: int, n_trials: int) -> int | None:
 def candidates(n_trials: int, instance: InstanceType, max_width: int) -> list[int]:
     """Return numbers of slots to try, in ascending order."""
     most = min(instance.most_slots, max(n_trials * max_width, 1))
-    found = set(range(1, min(ALL_UP_TO, most) + 1)) | {most}
-    found |= _thin(divisor for k in range(1, isqrt(n_trials) + 1) if not n_trials % k for divisor in (k, n_trials // k))
-    found |= _thin(n_trials * width for width in range(1, max_width + 1))
-    found |= _thin(instance.n_slots * n for n in range(1, instance.n_instances(most) + 1))
-    return sorted(n for n in found if n <= most)
+    sizes = set(range(1, min(ALL_UP_TO, most) + 1)) | {most}
+    sizes |= _thin(divisor for k in range(1, isqrt(n_trials) + 1) if not n_trials % k for divisor in (k, n_trials // k))
+    sizes |= _thin(n_trials * width for width in range(1, max_width + 1))
+    sizes |= _thin(instance.n_slots * n for n in range(1, instance.n_instances(most) + 1))
+    return sorted(n for n in sizes if n <= most)
 
 
 def _thin(numbers: Iterable[int]) -> set[int]:
@@ -57,9 +57,9 @@ def options(simulator: Simulator, stage: int, type_number: int) -> list[int]:
     for n_slots in candidates(n_trials, instance, simulator.times.max_width(stage, instance)):
         time = simulator.times.of(stage, instance, n_slots)
         paid = float(time.busy_seconds.mean()) if instance.is_per_function else 0.0
-        found = instance.n_instances(n_slots), paid, float(time.seconds.mean()), n_slots
-        if not any(_is_no_worse(one, found) for one in kept):
-            kept = [one for one in kept if not _is_no_worse(found, one)] + [found]
+        option = instance.n_instances(n_slots), paid, float(time.seconds.mean()), n_slots
+        if not any(_is_no_worse(one, option) for one in kept):
+            kept = [one for one in kept if not _is_no_worse(option, one)] + [option]
     return _spread(sorted(one[3] for one in kept))
 
 
@@ -79,8 +79,8 @@ def _spread(numbers: list[int]) -> list[int]:
     if len(numbers) <= MAX_OPTIONS:
         return numbers
     # Evenly over the logarithm: the small ones are those that stages with few trials need.
-    wanted = np.geomspace(numbers[0], numbers[-1], MAX_OPTIONS)
-    return sorted({min(numbers, key=lambda number: abs(number - n)) for n in wanted})
+    points = np.geomspace(numbers[0], numbers[-1], MAX_OPTIONS)
+    return sorted({min(numbers, key=lambda number: abs(number - n)) for n in points})
 
 
 def all_options(simulator: Simulator) -> list[list[Allocation]]:

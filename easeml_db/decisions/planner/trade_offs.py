@@ -34,16 +34,16 @@ class _Labels(NamedTuple):
 
 
 def trade_offs(simulator: Simulator, held: Held = NOTHING) -> list[Plan]:
-    """Return plans of which none is both faster and cheaper than another, the fastest first, as far as is reckoned."""
+    """Return plans of which none is both faster and cheaper than another, the fastest first, by expected values."""
     choices = all_options(simulator)
     has_minimum = any(
-        not each.is_per_function and (each.minimum_seconds or QUANTA[each.billed_by])
-        for each in (simulator.prices.types[k] for k in simulator.types)
+        not instance.is_per_function and (instance.minimum_seconds or QUANTA[instance.billed_by])
+        for instance in (simulator.prices.types[k] for k in simulator.types)
     )
-    found: dict[Plan, None] = {}
+    plans: dict[Plan, None] = {}
     for with_minimum in (False, True) if has_minimum else (False,):
-        found.update(dict.fromkeys(_Search(simulator, choices, held, with_minimum=with_minimum).plans()))
-    return list(found)
+        plans.update(dict.fromkeys(_Search(simulator, choices, held, with_minimum=with_minimum).plans()))
+    return list(plans)
 
 
 class _Search:
@@ -67,16 +67,16 @@ class _Search:
         return [self._traced(layers, *parents[k]) for k in kept]
 
     def _layer(self, stage: int, before: Sequence[Allocation], labels: Sequence[_Labels]) -> list[_Labels]:
-        """Return the plans that go on with each allocation of a stage."""
-        known, parents = _merged(labels)
+        """Return the plans that continue with each allocation of a stage."""
+        merged, parents = _merged(labels)
         sizes = [len(one.cost) for one in labels]
-        found = []
+        layer = []
         for option in self._choices[stage]:
             seconds, cost = self._steps(stage, before, option)
-            all_seconds, all_costs = known.seconds + np.repeat(seconds, sizes), known.cost + np.repeat(cost, sizes)
+            all_seconds, all_costs = merged.seconds + np.repeat(seconds, sizes), merged.cost + np.repeat(cost, sizes)
             kept = _thinned(_undominated(all_seconds, all_costs), all_seconds)
-            found.append(_Labels(all_seconds[kept], all_costs[kept], parents[kept]))
-        return found
+            layer.append(_Labels(all_seconds[kept], all_costs[kept], parents[kept]))
+        return layer
 
     def _steps(self, stage: int, before: Sequence[Allocation], after: Allocation) -> tuple[Vector, Vector]:
         """Return expected seconds and cost of a stage for each allocation of the stage before."""
@@ -135,7 +135,7 @@ def _thinned(places: Places, seconds: Vector) -> Places:
     if len(places) <= MAX_LABELS:
         return places
     logs = np.log(np.maximum(seconds[places], 1e-9))
-    wanted = np.linspace(logs[0], logs[-1], MAX_LABELS)
-    nearest = np.searchsorted(logs, wanted).clip(0, len(places) - 1)
+    points = np.linspace(logs[0], logs[-1], MAX_LABELS)
+    nearest = np.searchsorted(logs, points).clip(0, len(places) - 1)
     kept: Places = places[np.unique(nearest)]
     return kept

@@ -5,7 +5,7 @@ epoch, and start, continue and stop trials; each is a pure function of the histo
 
     contract.py   Procedure, its decisions and the history it sees       options.py   arguments, checked
     grid.py  random.py  successive_halving.py  hyperband.py  asha.py  pbt.py  tpe.py  bohb.py  sync_bohb.py
-    race.py  lanes.py                        all architectures against the clock; what is known of each
+    race.py  race_candidates.py              all architectures against the clock; what is known of each
     portfolio.py  shipped_configs.py         configs that are tried first: learnt from history, or shipped
     budget.py                                limits of a run whose user set none
     rungs.py  promotion.py  brackets.py      whole-number rungs; who goes on; brackets one after the other
@@ -57,8 +57,8 @@ def takes_joint(procedure: str) -> bool:
 
 def takes_n_parallel(procedure: str | None) -> bool:
     """Return whether a procedure has the option n_parallel; one that there is not has none."""
-    found = PROCEDURES.get(procedure or "")
-    return found is not None and "n_parallel" in found.description.options
+    kind = PROCEDURES.get(procedure or "")
+    return kind is not None and "n_parallel" in kind.description.options
 
 
 def is_run_wide(procedure: str) -> bool:

@@ -30,16 +30,15 @@ def hyperparameter_importances(trials_json: str, specifications_json: str) -> st
     trials have the same metric, the importance of each is 0.
     """
     trials, specifications = json.loads(trials_json), json.loads(specifications_json)
-    found: list[Row] = []
+    rows: list[Row] = []
     for architecture, raw in specifications.items():
-        own = [trial for trial in trials if trial["architecture"] == architecture]
-        if len(own) >= FEWEST_TRIALS:
-            found += _rows(architecture, own, parse_specs(raw, f"architectures.{architecture}"))
-    return json.dumps(found)
+        of_architecture = [trial for trial in trials if trial["architecture"] == architecture]
+        if len(of_architecture) >= FEWEST_TRIALS:
+            rows += _rows(architecture, of_architecture, parse_specs(raw, f"architectures.{architecture}"))
+    return json.dumps(rows)
 
 
 def _rows(architecture: str, trials: Sequence[Row], specs: Mapping[str, HyperparameterSpec]) -> Iterator[Row]:
-    """Yield the rows of one architecture."""
     columns = {name: [_config(trial).get(name, spec.default) for trial in trials] for name, spec in specs.items()}
     varied = {name: values for name, values in columns.items() if len({_key(value) for value in values}) > 1}
     for name, share in _shares(varied, specs, [float(str(trial["value"])) for trial in trials]).items():

@@ -18,10 +18,10 @@ DEFAULT_N_PARALLEL = 4
 class Options:
     """The options of one procedure; names that it does not know are refused."""
 
-    def __init__(self, options: Mapping[str, object], known: Collection[str]) -> None:
+    def __init__(self, options: Mapping[str, object], legal_names: Collection[str]) -> None:
         for name in options:
-            if name not in known:
-                raise _unknown_option(name, known)
+            if name not in legal_names:
+                raise _unknown_option(name, legal_names)
         self._options = options
 
     def whole_number(self, name: str, default: int, *, at_least: int, at_most: int) -> int:
@@ -35,7 +35,7 @@ class Options:
             raise refusal(f"{ROOT}.{name}", expected="true or false", got=shown(value))
         return bool(value)
 
-    def names(self, name: str, known: Collection[str]) -> frozenset[str] | None:
+    def names(self, name: str, hyperparameters: Collection[str]) -> frozenset[str] | None:
         """Return a list of names, None when it is not said."""
         value = self._options.get(name)
         if value is None:
@@ -43,9 +43,9 @@ class Options:
         if not isinstance(value, (list, tuple)):
             raise refusal(f"{ROOT}.{name}", expected="a list of hyperparameters", got=shown(value))
         for position, item in enumerate(value):
-            if not isinstance(item, str) or item not in known:
+            if not isinstance(item, str) or item not in hyperparameters:
                 path = f"{ROOT}.{name}[{position}]"
-                raise unknown_name(path, item, known, expected="a hyperparameter of the search space")
+                raise unknown_name(path, item, hyperparameters, expected="a hyperparameter of the search space")
         return frozenset(value)
 
     def eta(self) -> int:
@@ -76,8 +76,8 @@ def checked_n_configs(value: object) -> int | None:
     return None if value is None else whole_number("n_configs", value, at_least=1, at_most=MAX_CONFIGS)
 
 
-def _unknown_option(name: str, known: Collection[str]) -> InvalidArgument:
-    if known:
-        expected = f"one of the options {', '.join(known)}"
-        return unknown_name(f"{ROOT}.{name}", name, known, expected=expected)
+def _unknown_option(name: str, legal_names: Collection[str]) -> InvalidArgument:
+    if legal_names:
+        expected = f"one of the options {', '.join(legal_names)}"
+        return unknown_name(f"{ROOT}.{name}", name, legal_names, expected=expected)
     return refusal(ROOT, expected="no options, since this procedure has none", got=shown(name))

@@ -106,12 +106,12 @@ def _default_domain(spec: HyperparameterSpec, path: str) -> Domain:
 
 
 def _subspace(architecture: str, specs: Specs, search_space: Mapping[str, object]) -> Subspace:
-    own = search_space.get(architecture, {})
+    ranges = search_space.get(architecture, {})
     dimensions = []
     for spec in specs[architecture].values():
-        if isinstance(own, Mapping) and spec.name in own:
+        if isinstance(ranges, Mapping) and spec.name in ranges:
             path = f"{ROOT}.{architecture}.{spec.name}"
-            dimensions.append(Dimension(spec.name, parse_domain(spec, own[spec.name], path), path))
+            dimensions.append(Dimension(spec.name, parse_domain(spec, ranges[spec.name], path), path))
         elif spec.name in search_space and spec.name not in specs:
             dimensions.append(_common_dimension(architecture, spec, search_space[spec.name]))
         else:

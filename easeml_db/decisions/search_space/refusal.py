@@ -16,9 +16,9 @@ def refusal(path: str, *, expected: str, got: str, hint: str | None = None) -> I
     return InvalidArgument(f"{path}: expected {expected}, got {got}", hint=hint)
 
 
-def unknown_name(path: str, name: object, known: Iterable[str], *, expected: str) -> InvalidArgument:
+def unknown_name(path: str, name: object, legal_names: Iterable[str], *, expected: str) -> InvalidArgument:
     """Make the error for a name that does not exist, with the names that look like it, or all of them."""
-    names = sorted(known)
+    names = sorted(legal_names)
     close = get_close_matches(str(name), names, n=3)
     hint = f"Did you mean {' or '.join(close)}?" if close else f"Choose from: {', '.join(names)}."
     return refusal(path, expected=expected, got=shown(name), hint=hint)

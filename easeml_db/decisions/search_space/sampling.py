@@ -47,7 +47,7 @@ class _Drawer:
     def __init__(self, subspace: Subspace) -> None:
         self._subspace = subspace
         self._open = [dimension for dimension in subspace.dimensions if not _is_settled(dimension.domain)]
-        self._first = config_of(subspace, [next(iter(each.domain.values())) for each in subspace.dimensions])
+        self._first = config_of(subspace, [next(iter(dimension.domain.values())) for dimension in subspace.dimensions])
         self._seen: set[str] = set()  # values as Python writes them: equal texts for equal configs only
         self._rest: list[Config] | None = None
 

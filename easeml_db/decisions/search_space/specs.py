@@ -125,8 +125,8 @@ def _legal_choice(spec: HyperparameterSpec, raw: object, path: str) -> Value:
     for choice in spec.choices or ():
         if isinstance(raw, (bool, int, float, str, tuple, type(None))) and is_same(choice, raw):
             return choice
-    known = [str(choice) for choice in spec.choices or ()]
-    raise unknown_name(path, raw, known, expected="one of " + ", ".join(shown(c) for c in spec.choices or ()))
+    choices = [str(choice) for choice in spec.choices or ()]
+    raise unknown_name(path, raw, choices, expected="one of " + ", ".join(shown(c) for c in spec.choices or ()))
 
 
 def _choices(spec: HyperparameterSpec, raw: object, path: str) -> tuple[Value, ...] | None:
@@ -164,9 +164,9 @@ def _is_finite(number: int | float) -> bool:
 def _check_bounds(spec: HyperparameterSpec, value: int | float, path: str) -> None:
     if (spec.low is None or value >= spec.low) and (spec.high is None or value <= spec.high):
         return
-    wanted = [f"at least {spec.low:g}"] if spec.low is not None else []
-    wanted += [f"at most {spec.high:g}"] if spec.high is not None else []
-    raise refusal(path, expected=f"a {spec.name} of {' and '.join(wanted)}", got=shown(value))
+    bounds = [f"at least {spec.low:g}"] if spec.low is not None else []
+    bounds += [f"at most {spec.high:g}"] if spec.high is not None else []
+    raise refusal(path, expected=f"a {spec.name} of {' and '.join(bounds)}", got=shown(value))
 
 
 def _bound(raw: object, path: str) -> float | None:

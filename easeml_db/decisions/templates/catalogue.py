@@ -29,10 +29,10 @@ class Pattern:
 
     def matches(self, kind: ObjectType) -> bool:
         """Return whether an object is of this pattern."""
-        found = [tensor.rank for tensor in kind.tensors]
+        ranks = [tensor.rank for tensor in kind.tensors]
         return (
-            _fits(len(found), len(self.ranks), has_more=self.has_more_tensors)
-            and all(wanted in (ANY_RANK, rank) for wanted, rank in zip(self.ranks, found, strict=False))
+            _fits(len(ranks), len(self.ranks), has_more=self.has_more_tensors)
+            and all(expected in (ANY_RANK, rank) for expected, rank in zip(self.ranks, ranks, strict=False))
             and _fits(len(kind.recursive), self.n_recursive, has_more=self.has_more_recursive)
         )
 
@@ -147,11 +147,11 @@ def match(program: Program) -> Template:
 
 def template(name: str) -> Template:
     """Return the template of that name. Raises InvalidArgument."""
-    found = next((each for each in TEMPLATES if each.name == name), None)
-    if found is None:
-        names = ", ".join(each.name for each in TEMPLATES)
+    chosen = next((entry for entry in TEMPLATES if entry.name == name), None)
+    if chosen is None:
+        names = ", ".join(entry.name for entry in TEMPLATES)
         raise InvalidArgument(f"template: there is no template {name!r}", hint=f"Choose one of: {names}.")
-    return found
+    return chosen
 
 
 def list_templates() -> list[tuple[int, str, str, str, str, list[str], list[str]]]:
@@ -159,14 +159,14 @@ def list_templates() -> list[tuple[int, str, str, str, str, list[str], list[str]
     return [
         (
             place,
-            each.name,
-            each.workload,
-            each.input.text(),
-            each.output.text(sum(each.input.ranks)),
-            list(each.candidates),
-            list(each.architectures),
+            entry.name,
+            entry.workload,
+            entry.input.text(),
+            entry.output.text(sum(entry.input.ranks)),
+            list(entry.candidates),
+            list(entry.architectures),
         )
-        for place, each in enumerate(TEMPLATES, 1)
+        for place, entry in enumerate(TEMPLATES, 1)
     ]
 
 

@@ -45,27 +45,27 @@ class _Parser:
         self._next = next(self._tokens)
 
     def program(self) -> Program:
-        found = self._full() if self._next.text == "{" else self._short()
+        program = self._full() if self._next.text == "{" else self._short()
         if self._next.kind != END:
             raise self._refused("the end of the program")
-        return found
+        return program
 
     def _full(self) -> Program:
         self._take("{")
-        given = self._side("input", ":", self._type)
+        inputs = self._side("input", ":", self._type)
         self._skip(",")
-        wanted = self._side("output", ":", self._type)
+        outputs = self._side("output", ":", self._type)
         self._take("}")
-        return Program(given, wanted)
+        return Program(inputs, outputs)
 
     def _short(self) -> Program:
         """Read the shorthand: one input tensor and one output tensor."""
         if self._next.text.lower() != "input":
             raise self._refused("'{' or 'Input ='")
-        given = self._side("input", "=", self._shape)
+        inputs = self._side("input", "=", self._shape)
         self._skip(",")
-        wanted = self._side("output", "=", self._shape)
-        return Program(ObjectType((Tensor(given),)), ObjectType((Tensor(wanted),)))
+        outputs = self._side("output", "=", self._shape)
+        return Program(ObjectType((Tensor(inputs),)), ObjectType((Tensor(outputs),)))
 
     def _side(self, word: str, sign: str, read: Callable[[], T]) -> T:
         if self._next.text.lower() != word:
@@ -86,15 +86,15 @@ class _Parser:
     def _list(self, read: Callable[[int], T]) -> tuple[T, ...]:
         """Read the possibly empty list in brackets; each item's reader gets its place, from 1."""
         self._take("[")
-        found: list[T] = []
+        items: list[T] = []
         while self._next.text != "]":
-            if found:
+            if items:
                 self._take(",", "',' or ']'")
-            if len(found) == MOST_FIELDS:
+            if len(items) == MOST_FIELDS:
                 raise self._refused(f"at most {MOST_FIELDS} fields")
-            found.append(read(len(found) + 1))
+            items.append(read(len(items) + 1))
         self._take("]")
-        return tuple(found)
+        return tuple(items)
 
     def _tensor(self, place: int, used: set[str]) -> Tensor:
         start, name = self._next, None
@@ -123,24 +123,24 @@ class _Parser:
         return tensor.shape
 
     def _dimension(self) -> int:
-        found = self._next
-        if found.kind != "number" or found.text.startswith("-") or not found.text.strip("0"):
+        token = self._next
+        if token.kind != "number" or token.text.startswith("-") or not token.text.strip("0"):
             raise self._refused("a dimension >= 1")
         # A number of a million digits should not be multiplied.
-        if len(found.text.lstrip("0")) > 9 or int(found.text) > LARGEST_DIMENSION:
+        if len(token.text.lstrip("0")) > 9 or int(token.text) > LARGEST_DIMENSION:
             raise self._refused(f"a dimension <= {LARGEST_DIMENSION}")
         self._advance()
-        return int(found.text)
+        return int(token.text)
 
     def _name(self, used: set[str], other: str = "") -> str:
-        found = self._next
-        if found.kind != "word" or not NAME.fullmatch(found.text):
+        token = self._next
+        if token.kind != "word" or not NAME.fullmatch(token.text):
             raise self._refused(f"{other}a name of lower-case letters, digits and _")
-        if len(found.text) > MOST_NAME_CHARACTERS:
+        if len(token.text) > MOST_NAME_CHARACTERS:
             raise self._refused(f"a name of at most {MOST_NAME_CHARACTERS} characters")
-        self._claim(found.text, found, used)
+        self._claim(token.text, token, used)
         self._advance()
-        return found.text
+        return token.text
 
     def _claim(self, name: str, token: Token, used: set[str]) -> None:
         if name in used:

@@ -32,13 +32,13 @@ def tokens_of(text: str) -> Iterator[Token]:
         raise InvalidArgument(f"program: expected at most {MOST_CHARACTERS} characters, got {len(text)}", hint=EXAMPLE)
     place = 0
     while rest := text[place:].strip():
-        found = TOKEN.match(text, place)
-        if found is None:
+        matched = TOKEN.match(text, place)
+        if matched is None:
             place = text.index(rest, place)
             raise refusal(text, place, f"expected a name, a number or one of [ ] {{ }} , : =, got {_shown(rest)}")
-        kind = found.lastgroup or END
-        yield Token(kind, found[kind], found.start(kind))
-        place = found.end()
+        kind = matched.lastgroup or END
+        yield Token(kind, matched[kind], matched.start(kind))
+        place = matched.end()
     yield Token(END, "", max(len(text.rstrip()) - 1, 0))
 
 
@@ -57,5 +57,5 @@ def shown(token: Token) -> str:
 
 
 def _shown(rest: str) -> str:
-    found = WORD.match(rest)
-    return repr((found[0] if found else rest)[:40])
+    word = WORD.match(rest)
+    return repr((word[0] if word else rest)[:40])

@@ -108,9 +108,9 @@ def _input_columns(kind: ObjectType, storage: str | None) -> list[dict[str, Any]
         return [_column(name, tensor, storage, kind) for name, tensor in named(kind)]
     if storage == "bytes":
         raise InvalidArgument("storage: expected numbers, as series and trees are kept, got 'bytes'")
-    found = [_of_objects(_column(name, tensor, "numbers", kind), MOST_OBJECTS) for name, tensor in named(kind)]
+    columns = [_of_objects(_column(name, tensor, "numbers", kind), MOST_OBJECTS) for name, tensor in named(kind)]
     links = kind.recursive if _n_links(kind) else ()
-    return found + [_link_column(name) for name in links]
+    return columns + [_link_column(name) for name in links]
 
 
 def _link_column(name: str) -> dict[str, Any]:

@@ -25,17 +25,17 @@ class ArmCosts:
         self._history = history
         self._timed: dict[int, Mapping[int, float]] = {}  # by arm, by run
         self._seconds: dict[int, Vector] = {}
-        self._known: dict[int, tuple[float, int]] = {}  # sum and number of those that are no guess
+        self._sums: dict[int, tuple[float, int]] = {}  # sum and number of those that are no guess
         self._sum, self._n = 0.0, 0
 
     def put(self, run_id: int, arms: Sequence[Arm]) -> None:
         """Add a run with its arms, or update them."""
-        known = [self._known_seconds(run_id, arm) for arm in arms]
-        told = [seconds for seconds in known if seconds is not None]
-        guess = sum(told) / len(told) if told else self.unit_seconds or UNKNOWN_SECONDS
+        arm_seconds = [self._seconds_of(run_id, arm) for arm in arms]
+        timed = [seconds for seconds in arm_seconds if seconds is not None]
+        guess = sum(timed) / len(timed) if timed else self.unit_seconds or UNKNOWN_SECONDS
         self._count(run_id, -1)
-        self._seconds[run_id] = np.array([guess if seconds is None else seconds for seconds in known])
-        self._known[run_id] = (sum(told), len(told))
+        self._seconds[run_id] = np.array([guess if seconds is None else seconds for seconds in arm_seconds])
+        self._sums[run_id] = (sum(timed), len(timed))
         self._count(run_id, 1)
         self.unit_seconds = self.unit_seconds or self._mean() or guess
 
@@ -43,7 +43,7 @@ class ArmCosts:
         """Forget a run."""
         self._count(run_id, -1)
         self._seconds.pop(run_id, None)
-        self._known.pop(run_id, None)
+        self._sums.pop(run_id, None)
         self._timed.pop(run_id, None)
 
     def set_timed(self, run_id: int, arms: Sequence[Arm], seconds: Mapping[int, float]) -> bool:
@@ -69,11 +69,11 @@ class ArmCosts:
         return self._sum / self._n if self._n else 0.0
 
     def _count(self, run_id: int, sign: int) -> None:
-        seconds, n_arms = self._known.get(run_id, (0.0, 0))
+        seconds, n_arms = self._sums.get(run_id, (0.0, 0))
         self._sum += sign * seconds
         self._n += sign * n_arms
 
-    def _known_seconds(self, run_id: int, arm: Arm) -> float | None:
+    def _seconds_of(self, run_id: int, arm: Arm) -> float | None:
         """Return the known seconds of an arm, at least a microsecond."""
         for seconds in (arm.cost_seconds, self._timed.get(run_id, {}).get(arm.arm_id), self._from_history(arm)):
             if seconds is not None:

@@ -29,7 +29,7 @@ class Policy(Protocol):
     """Decides which run to serve. At least one can open an arm when it is asked."""
 
     def copy(self) -> Policy:
-        """Return a policy in the same state, which changes by itself from now on."""
+        """Return an independent copy of the policy in its present state."""
 
     def choose(self, standings: Standings) -> Choice:
         """Return which run to serve, and count that as done."""

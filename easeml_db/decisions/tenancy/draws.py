@@ -20,7 +20,7 @@ class Draws:
         self._seed, self._n = seed % 2**63, 0
 
     def copy(self: Same) -> Same:
-        """Return generators that go on from here by themselves."""
+        """Return independent generators in the present state."""
         return copy.copy(self)
 
     def generator(self) -> np.random.Generator:
@@ -29,7 +29,7 @@ class Draws:
         return np.random.default_rng((self._seed, self._n))
 
     def renew(self, left: int | None = None) -> None:
-        """Change nothing: draws go on."""
+        """Change nothing: the sequence of draws continues."""
 
     def memory(self) -> Mapping[str, Any]:
         """Return how many decisions were drawn."""

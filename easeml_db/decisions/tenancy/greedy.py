@@ -35,11 +35,11 @@ class Greedy(Draws):
 
     def candidates(self, standings: Standings) -> Mask:
         """Return V of line 7."""
-        known = standings.can_open & ~np.isnan(standings.sig)
-        if not known.any():
+        measured = standings.can_open & ~np.isnan(standings.sig)
+        if not measured.any():
             return standings.can_open.copy()
-        sig = np.where(known, _weighted(standings.sig, standings.weight), -np.inf)
-        candidates: Mask = sig >= _mean(sig[known])
+        sig = np.where(measured, _weighted(standings.sig, standings.weight), -np.inf)
+        candidates: Mask = sig >= _mean(sig[measured])
         return candidates
 
     def _among(self, candidates: Mask, standings: Standings) -> int:

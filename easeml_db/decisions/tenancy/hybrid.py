@@ -2,7 +2,7 @@
 
 After each decision: if the candidates V are those of the decision before and the sum of best qualities did not rise,
 a counter goes up, else back to 0; at s = 10 greedy is frozen and the turns go round. In the paper's words the overall
-regret does not drop, which nobody can observe: the sum of best-so-far stands for it. A run or arm that arrives or
+regret does not drop, which is not observable: the sum of best-so-far stands for it. A run or arm that arrives or
 leaves thaws it.
 """
 
@@ -64,7 +64,7 @@ class Hybrid:
             self.n_freezes += 1
 
     def renew(self, left: int | None = None) -> None:
-        """Go on with greedy."""
+        """Resume greedy."""
         self._round_robin.renew(left)
         self.is_frozen, self._counter, self._candidates, self._is_same = False, 0, None, False
 

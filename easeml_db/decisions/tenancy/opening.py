@@ -25,7 +25,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Opening:
-    """An arm to open, with everything that the decision was based on; `memory` is the policy's state to keep."""
+    """An arm to open, with the basis of the decision; `memory` is the policy's state to keep."""
 
     run_id: int
     arm_id: int

@@ -55,6 +55,6 @@ def make_policy(name: str, *, seed: int = 0) -> Policy:
 def list_policies() -> list[dict[str, Any]]:
     """Return every policy as a row, for SQL."""
     return [
-        {"policy": name, "is_default": name == DEFAULT, "arm_rule": each.arm_rule, "summary": each.summary}
-        for name, each in POLICIES.items()
+        {"policy": name, "is_default": name == DEFAULT, "arm_rule": policy.arm_rule, "summary": policy.summary}
+        for name, policy in POLICIES.items()
     ]

@@ -41,10 +41,10 @@ class Pool:
         self._told = ToldRuns()
         self._selector = self._new_selector()
 
-    # What governs it
+    # Policy and terms
 
     def set_tenancy(self, tenancy: Tenancy) -> None:
-        """Set the policy and the tenants' settings; a new policy starts afresh from what is known of the runs."""
+        """Set the policy and the tenants' settings; a new policy starts afresh from the runs' bandits."""
         before, self._tenancy = self._tenancy, tenancy
         if (before.policy, before.seed) != (tenancy.policy, tenancy.seed):
             bandits, self._selector = self._selector.bandits, self._new_selector()
@@ -111,7 +111,7 @@ class Pool:
         return bandit
 
     def drop_run(self, run_id: int) -> None:
-        """Serve a run no more."""
+        """Remove a run."""
         self._costs.drop(run_id)
         self._told.drop(run_id)
         self._most_seconds.pop(run_id, None)
@@ -171,7 +171,7 @@ class Pool:
     def _put_arm(self, run_id: int, arm: Arm) -> int:
         """Renew an arm of a run; return its place."""
         arms = self._arms[run_id]
-        place = next(k for k, known in enumerate(arms) if known.arm_id == arm.arm_id)
+        place = next(k for k, other in enumerate(arms) if other.arm_id == arm.arm_id)
         self._arms[run_id] = (*arms[:place], arm, *arms[place + 1 :])
         return place
 
@@ -210,8 +210,8 @@ class Pool:
         """Return the standings of runs with an arm left, which a choice has not changed; of very many, of some."""
         columns = self._selector.standings
         places = {self._selector.key(place): place for place in np.flatnonzero(columns.can_open).tolist()}
-        told = self._told.choose({run_id: float(columns.gap[place]) for run_id, place in places.items()}, chosen)
-        return [_standing(run_id, columns, place) for run_id, place in places.items() if run_id in told]
+        recorded = self._told.choose({run_id: float(columns.gap[place]) for run_id, place in places.items()}, chosen)
+        return [_standing(run_id, columns, place) for run_id, place in places.items() if run_id in recorded]
 
     # Costs
 

@@ -21,10 +21,10 @@ class ToldRuns:
         """
         if len(gaps) <= MAX_STANDINGS:
             return set(gaps)
-        told = {chosen, *heapq.nlargest(MAX_STANDINGS // 2, gaps, key=lambda run_id: gaps[run_id])}
-        others = (run_id for run_id in gaps if run_id not in told)
-        n_left = MAX_STANDINGS - len(told)
-        return told.union(heapq.nsmallest(n_left, others, key=lambda run_id: self._last.get(run_id, 0)))
+        recorded = {chosen, *heapq.nlargest(MAX_STANDINGS // 2, gaps, key=lambda run_id: gaps[run_id])}
+        others = (run_id for run_id in gaps if run_id not in recorded)
+        n_left = MAX_STANDINGS - len(recorded)
+        return recorded.union(heapq.nsmallest(n_left, others, key=lambda run_id: self._last.get(run_id, 0)))
 
     def told(self, run_ids: Iterable[int]) -> None:
         """Note that a decision was recorded for these runs."""

@@ -24,7 +24,7 @@ class RoundRobin:
         self._now = 0.0  # the least clock after the last turn
 
     def copy(self) -> RoundRobin:
-        """Return clocks that go on from here by themselves."""
+        """Return independent clocks in the present state."""
         copied = RoundRobin()
         copied._clocks, copied._now = self._clocks.copy(), self._now
         return copied
@@ -41,7 +41,7 @@ class RoundRobin:
         return Choice(place, "round_robin", standings.can_open.copy())
 
     def renew(self, left: int | None = None) -> None:
-        """Drop the clock of a run that left; the others go on."""
+        """Drop the clock of a run that left; the others stay."""
         if left is not None and left < len(self._clocks):
             self._clocks = np.delete(self._clocks, left)
 

@@ -1,4 +1,4 @@
-"""The decision: a run, then one of its arms; and a record of what it was based on.
+"""The decision: a run, then one of its arms; and a record of its reasons.
 
 Rules before any policy, in this order:
 

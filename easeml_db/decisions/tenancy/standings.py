@@ -16,16 +16,12 @@ def _floats() -> Floats:
     return np.empty(0)
 
 
-def _mask() -> Mask:
-    return np.empty(0, dtype=bool)
-
-
 @dataclass
 class Standings:
     """Columns of shape (n,): `can_open` an arm now; arms opened so far; `sig`, `gap` and `best` as in `run_bandit`;
     `score` of the arm that the run would open; `weight` > 0."""
 
-    can_open: Mask = field(default_factory=_mask)
+    can_open: Mask = field(default_factory=lambda: np.empty(0, dtype=bool))
     n_opened: Floats = field(default_factory=_floats)
     sig: Floats = field(default_factory=_floats)
     gap: Floats = field(default_factory=_floats)

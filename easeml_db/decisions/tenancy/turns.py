@@ -1,7 +1,7 @@
 """Turns of tenants: no tenant waits longer than a set time for others' arms, however long those arms are.
 
 A turn is a priority, not a reservation: the tenant whose turn it is is served first whenever a slot is idle, and others
-get what it leaves. So slots never wait, a unit is never cut short, and an arm that was passed over goes on later.
+get what it leaves. So slots never wait, a unit is never cut short, and an arm that was passed over continues later.
 
 Turns begin once a tenant that wants slots has had none for half of max_wait_seconds; if arms are short, the policy
 alone decides. The other half is divided into turns by weight. So each tenant has had a turn after max_wait_seconds,
@@ -48,7 +48,7 @@ class Turns:
             return self.first
         since = min(self._waits_since.values()) if self.first is None else self._began
         if now_seconds >= since + self._seconds(wanting, weight):
-            if self.first in self._waits_since:  # it had its turn and could not use it: others are before it
+            if self.first in self._waits_since:  # it could not use its turn: others precede it
                 self._waits_since[self.first] = now_seconds
             self.first = min(waiting, key=lambda tenant: (self._waits_since[tenant], tenant))
             self._began, self._has_worked = now_seconds, False

@@ -67,25 +67,25 @@ def ready(
 ) -> list[tuple[int, tuple[int, ...]]]:
     """Return the trials whose next unit may start now, each with the idle slot of least rank of each of its devices.
 
-    `under_way` gives the shares with which units have started; on a device that a trial has to itself none is under way
-    beside it, and a trial waits for those that have yet to leave.
+    `under_way` gives the shares with which units have started. A trial that has a device to itself waits until the
+    units of other trials have left it.
     """
-    busy, idle, found = dict(under_way), set(idle_slots), list[tuple[int, tuple[int, ...]]]()
+    busy, idle, starts = dict(under_way), set(idle_slots), list[tuple[int, tuple[int, ...]]]()
     for trial, share in shares.items():
         if trial in busy or not all(_is_open(device, share, busy.values()) for device in share.devices):
             continue
         free = [[slot for slot in device.slot_ids if slot in idle] for device in share.devices]
         if all(free):
-            slots = tuple(min(each, key=partial(rank, trial)) for each in free)
+            slots = tuple(min(device_slots, key=partial(rank, trial)) for device_slots in free)
             idle -= set(slots)
             busy[trial] = share
-            found.append((trial, slots))
-    return found
+            starts.append((trial, slots))
+    return starts
 
 
 def _is_open(device: Device, share: DeviceShare, busy: Iterable[DeviceShare]) -> bool:
-    """Return whether a unit of this share may start beside those that are under way."""
-    there = [other for other in busy if any(device.name == each.name for each in other.devices)]
+    """Return whether a unit of this share may start while the units under way run on the device."""
+    there = [other for other in busy if any(device.name == used.name for used in other.devices)]
     return not there or (share.is_packed and all(other.is_packed for other in there))
 
 
@@ -157,7 +157,7 @@ class Allocator:
         self._new, self._log, self._ended = [], [], []
         return log
 
-    # What is there
+    # Trials and devices
 
     def _set_devices(self, devices: Sequence[Device]) -> bool:
         """Set the devices; return whether there are more than before: another device, or another slot on one."""
@@ -168,7 +168,7 @@ class Allocator:
         return any(len(device.slot_ids) > had.get(number, 0) for number, device in self._devices.items())
 
     def _forget_others(self, again: Collection[int]) -> None:
-        """Forget the trials that are open no more, or come anew."""
+        """Forget the trials that have closed, and those that start again."""
         gone = self._group_of.keys() - (self._seconds.keys() - set(again))
         left = {trial: self._group_of.pop(trial) for trial in gone}
         for trial in left:
@@ -208,9 +208,9 @@ class Allocator:
         """Run StaticFluid for all waiting trials, on idle devices."""
         occupancy = self._occupancy()
         budgets = [Budget(trial, self._seconds[trial]) for trial in self._waiting]
-        wanted = sized(budgets, len(occupancy.idle()), self._profile)
-        wanted.sort(key=lambda each: self._group_of[each.budget.trial_id])  # stable
-        self._waiting = [each.budget.trial_id for each in start(occupancy, wanted)]
+        waiting = sized(budgets, len(occupancy.idle()), self._profile)
+        waiting.sort(key=lambda waiting_trial: self._group_of[waiting_trial.budget.trial_id])  # stable
+        self._waiting = [waiting_trial.budget.trial_id for waiting_trial in start(occupancy, waiting)]
         for trial, running_trial in occupancy.running.items():
             if trial not in self._placed:
                 self._put(running_trial.placement, "static")

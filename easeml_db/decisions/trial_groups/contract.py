@@ -105,11 +105,11 @@ def check_distinct(numbers: Iterable[int], what: str) -> None:
 def check_job(groups: Sequence[TrialGroup]) -> None:
     """Raise InvalidArgument unless groups are distinct and each waits only for groups listed before it."""
     check_distinct((group.group_id for group in groups), "groups")
-    known: set[int] = set()
+    earlier: set[int] = set()
     for group in groups:
-        if unknown := group.after - known:
+        if unknown := group.after - earlier:
             raise InvalidArgument(
                 f"group {group.group_id} waits for group {min(unknown)}, which is not listed before it",
                 hint="List groups in an order in which they could run.",
             )
-        known.add(group.group_id)
+        earlier.add(group.group_id)

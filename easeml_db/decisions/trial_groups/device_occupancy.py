@@ -31,7 +31,7 @@ class DeviceOccupancy:
         check_distinct(devices, "devices")
         self.devices, self.profile, self.running = tuple(devices), profile, dict[int, RunningTrial]()
         self._report_seconds, self._capacities = report_seconds, capacities or {}
-        self._stopped: dict[int, float] = {}  # seconds until a resized trial trains on
+        self._stopped: dict[int, float] = {}  # seconds until a resized trial continues
         self._on: dict[int, list[int]] = {device: [] for device in devices}
 
     def capacity(self, device: int) -> int:
@@ -44,11 +44,11 @@ class DeviceOccupancy:
 
     def shared(self) -> dict[int, list[float]]:
         """Return the devices that others may share: device -> h_1 of the remaining work of each trial there."""
-        found: dict[int, list[float]] = {}
-        for each in self.running.values():
-            if each.placement.is_packed:
-                found.setdefault(each.placement.devices[0], []).append(each.seconds)
-        return found
+        seconds_by_device: dict[int, list[float]] = {}
+        for running_trial in self.running.values():
+            if running_trial.placement.is_packed:
+                seconds_by_device.setdefault(running_trial.placement.devices[0], []).append(running_trial.seconds)
+        return seconds_by_device
 
     def place(self, budget: Budget, placement: DevicePlacement) -> None:
         """Start a trial. Raises InvalidArgument where its place is taken."""
@@ -76,8 +76,10 @@ class DeviceOccupancy:
             stopped = min(self._stopped.get(trial_id, 0.0), seconds)
             if stopped:
                 self._stopped[trial_id] -= stopped
-            self._train(trial_id, speed * (seconds - stopped))
-        ended = [trial_id for trial_id, each in self.running.items() if each.seconds <= DONE]
+            running_trial, h_1 = self.running[trial_id], speed * (seconds - stopped)
+            n_reports = running_trial.n_reports + h_1 / self._report_seconds
+            self.running[trial_id] = replace(running_trial, seconds=running_trial.seconds - h_1, n_reports=n_reports)
+        ended = [trial_id for trial_id, running_trial in self.running.items() if running_trial.seconds <= DONE]
         for trial_id in ended:
             self._take(trial_id)
         return ended
@@ -92,11 +94,6 @@ class DeviceOccupancy:
         if placement.is_packed:
             return 1 / self.profile.slowdown(len(self._on[placement.devices[0]]))
         return 1 / self.profile.seconds(1.0, placement.width)
-
-    def _train(self, trial_id: int, h_1: float) -> None:
-        each = self.running[trial_id]
-        n_reports = each.n_reports + h_1 / self._report_seconds
-        self.running[trial_id] = replace(each, seconds=each.seconds - h_1, n_reports=n_reports)
 
     def _put(self, running_trial: RunningTrial) -> None:
         placement = running_trial.placement

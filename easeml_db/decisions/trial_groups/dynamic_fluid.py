@@ -84,16 +84,16 @@ class _ResizePlan:
     ) -> None:
         self.capacity, self._resizing, self._profile = capacity, resizing, profile
         self._narrowed: set[int] = set()
-        self.longest_first = sorted(running, key=lambda each: (-each.seconds, each.trial_id))
-        wanted = widths([each.seconds for each in self.longest_first], n_devices, profile)
-        self._wanted = {each.trial_id: width for each, width in zip(self.longest_first, wanted, strict=True)}
+        self.longest_first = sorted(running, key=lambda running_trial: (-running_trial.seconds, running_trial.trial_id))
+        new_widths = widths([running_trial.seconds for running_trial in self.longest_first], n_devices, profile)
+        self._target_widths = {one.trial_id: width for one, width in zip(self.longest_first, new_widths, strict=True)}
 
     def widen(self, running_trial: RunningTrial) -> None:
-        """Let a trial go up as far as it should, and others' devices allow."""
-        trial, wanted = running_trial.trial_id, int(self._wanted[running_trial.trial_id])
-        if wanted > self.capacity.width(trial) and self._is_rested(running_trial):
-            self._free_devices(trial, wanted)
-            self._go_up(trial, wanted)
+        """Widen a trial up to its target width, as far as the devices of others allow."""
+        trial, target = running_trial.trial_id, int(self._target_widths[running_trial.trial_id])
+        if target > self.capacity.width(trial) and self._is_rested(running_trial):
+            self._free_devices(trial, target)
+            self._go_up(trial, target)
 
     def use_idle(self, running_trial: RunningTrial) -> None:
         """Widen a trial onto devices that are still idle."""
@@ -111,12 +111,12 @@ class _ResizePlan:
     def _after(self, trial: int, width: float) -> float:
         return self.capacity.seconds(trial, width) + self._resizing.seconds
 
-    def _free_devices(self, trial: int, wanted: int) -> None:
+    def _free_devices(self, trial: int, target: int) -> None:
         """Narrow others, the shortest first, until there are enough devices; only if widening then pays."""
-        if not self._resizing.pays(self._after(trial, wanted), self.capacity.seconds(trial)):
+        if not self._resizing.pays(self._after(trial, target), self.capacity.seconds(trial)):
             return
         for other in reversed(self.longest_first):
-            if wanted - len(self.capacity.own(trial)) <= len(self.capacity.idle):
+            if target - len(self.capacity.own(trial)) <= len(self.capacity.idle):
                 return
             if other.trial_id != trial and other.trial_id not in self.capacity.changed and self._is_rested(other):
                 self._narrow(other.trial_id, before=self.capacity.seconds(trial))
@@ -125,7 +125,7 @@ class _ResizePlan:
         """Narrow a trial if that frees a device, pays, and lets it end before a time in seconds."""
         if not self.capacity.own(trial):
             return
-        now, width = self.capacity.width(trial), self._wanted[trial]
+        now, width = self.capacity.width(trial), self._target_widths[trial]
         host = self.capacity.host(trial) if width < 1 else None
         joined = self.capacity.sharers(host) if host is not None else []
         if width < 1:
@@ -133,8 +133,8 @@ class _ResizePlan:
         after = self._after(trial, width)
         if width >= now or not self._resizing.pays(width * after, now * self.capacity.seconds(trial)):
             return
-        if max([after, *(self.capacity.seconds(each, width) for each in joined)]) < before:
-            self.capacity.narrow(trial, self._wanted[trial] if joined else width)
+        if max([after, *(self.capacity.seconds(sharer, width) for sharer in joined)]) < before:
+            self.capacity.narrow(trial, self._target_widths[trial] if joined else width)
             self._narrowed.add(trial)
 
     def _is_rested(self, running_trial: RunningTrial) -> bool:
@@ -143,10 +143,10 @@ class _ResizePlan:
 
 def _check(running: Sequence[RunningTrial], devices: Sequence[int]) -> None:
     check_distinct(devices, "devices")
-    check_distinct((each.trial_id for each in running), "trials")
-    for each in running:
-        if lost := set(each.placement.devices) - set(devices):
+    check_distinct((running_trial.trial_id for running_trial in running), "trials")
+    for running_trial in running:
+        if lost := set(running_trial.placement.devices) - set(devices):
             raise InvalidArgument(
-                f"trial {each.trial_id} runs on device {min(lost)}, which is not among the devices",
+                f"trial {running_trial.trial_id} runs on device {min(lost)}, which is not among the devices",
                 hint="Stop trials on devices that are gone, and let StaticFluid place them.",
             )

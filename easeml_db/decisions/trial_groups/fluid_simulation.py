@@ -94,7 +94,7 @@ class _Simulation:
             for before in group.after:
                 self._after[before].append(group)
         self._waiting: list[Waiting] = []
-        # A trial goes on in later groups, so here each (group, trial) has a number of its own.
+        # A trial continues in later groups, so here each (group, trial) has its own number.
         pairs = [(group, budget) for group in self.groups for budget in group.budgets]
         self._of = dict(enumerate((group, budget.trial_id) for group, budget in pairs))
         self._number = {(group.group_id, trial): number for number, (group, trial) in self._of.items()}
@@ -127,16 +127,16 @@ class _Simulation:
         ready, self._ready = self._ready, []
         for _, together in groupby(sorted(ready, key=_urgency), key=_urgency):
             self._waiting += self._sized(list(together))
-            self._waiting.sort(key=lambda each: -self._of[each.budget.trial_id][0].priority)  # stable
+            self._waiting.sort(key=lambda trial: -self._of[trial.budget.trial_id][0].priority)  # stable
             self._start()
         if not ready:
             self._start()
 
     def _sized(self, groups: Sequence[TrialGroup]) -> list[Waiting]:
         budgets = [
-            Budget(self._number[group.group_id, each.trial_id], each.seconds)
+            Budget(self._number[group.group_id, budget.trial_id], budget.seconds)
             for group in groups
-            for each in group.budgets
+            for budget in group.budgets
         ]
         if self.filled is None:
             return [Waiting(budget, 1.0) for budget in budgets]

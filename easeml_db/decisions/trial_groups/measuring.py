@@ -118,10 +118,10 @@ class Measuring:
     def next_round(self) -> Round | None:
         """Return what to run now; None when all is known."""
         p, w = len(self._slowdowns) + 1, len(self._speedups) + 1
-        alone = [trial for trial in self._trials[: max(1, self._n_wanted(p))] if trial not in self._alone]
+        alone = [trial for trial in self._trials[: max(1, self._n_needed(p))] if trial not in self._alone]
         if alone:
             return Round((alone[0],))
-        if self._n_wanted(p):
+        if self._n_needed(p):
             return Round(self._trials[:p])
         if not self._is_scaling_over and w <= self._most_devices:
             return Round(self._trials[:1], w)
@@ -158,7 +158,7 @@ class Measuring:
             profile, eps, len(self._slowdowns), len(self._speedups), self._is_bounded, self._measurements()
         )
 
-    def _n_wanted(self, p: int) -> int:
+    def _n_needed(self, p: int) -> int:
         """Return how many trials to pack next; 0: no more."""
         if self._is_packing_over or p > self._most_packed:
             return 0
@@ -181,9 +181,7 @@ class Measuring:
             self._discard(asked)
             return
         self._n_attempts = 0
-        self._scaled(asked.n_devices * alone / samples[0].unit_seconds)
-
-    def _scaled(self, speedup: float) -> None:
+        speedup = asked.n_devices * alone / samples[0].unit_seconds
         self._is_scaling_over = speedup <= self._speedups[-1]
         self._speedups.append(speedup)
 
@@ -230,10 +228,10 @@ def merged(measured: Sequence[MeasuredProfile]) -> MeasuredProfile:
     """Make one profile for several architectures: the lowest limits, the highest overheads. InvalidArgument."""
     if not measured:
         raise InvalidArgument("profiles: expected at least one, got none")
-    profiles = [each.profile for each in measured]
-    alpha, beta = max(each.alpha for each in profiles), max(each.beta for each in profiles)
-    profile = Profile(alpha, beta, min(each.c for each in profiles), min(each.d for each in profiles))
-    eps = max(each.eps_seconds for each in measured)
+    profiles = [m.profile for m in measured]
+    alpha, beta = max(p.alpha for p in profiles), max(p.beta for p in profiles)
+    profile = Profile(alpha, beta, min(p.c for p in profiles), min(p.d for p in profiles))
+    eps = max(m.eps_seconds for m in measured)
     return MeasuredProfile(profile, eps, min(m.n_packed for m in measured), min(m.n_devices for m in measured))
 
 
@@ -246,10 +244,10 @@ def _seconds_per_row(samples: Sequence[Sample]) -> dict[int, float] | None:
     shortest = min(sample.iteration_ends[-1] - sample.iteration_ends[0] for sample in samples)
     if end - begin < MIN_OVERLAP * shortest or shortest <= 0:
         return None
-    found: dict[int, float] = {}
+    by_trial: dict[int, float] = {}
     for sample in samples:
         within = [moment for moment in sample.iteration_ends if begin <= moment <= end]
         if len(within) <= MIN_ITERATIONS or within[-1] <= within[0]:
             return None
-        found[sample.trial_id] = (within[-1] - within[0]) / ((len(within) - 1) * sample.n_rows)
-    return found
+        by_trial[sample.trial_id] = (within[-1] - within[0]) / ((len(within) - 1) * sample.n_rows)
+    return by_trial

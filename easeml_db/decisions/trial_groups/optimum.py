@@ -45,8 +45,8 @@ class _State:
 
 
 class _Search:
-    def __init__(self, profile: Profile, n_devices: int, known: float) -> None:
-        self.best, self._profile, self._capacity = known, profile, n_devices * profile.throughput
+    def __init__(self, profile: Profile, n_devices: int, makespan: float) -> None:
+        self.best, self._profile, self._capacity = makespan, profile, n_devices * profile.throughput
         self._widths = range(profile.d if profile.d < n_devices else n_devices, 0 if profile.c == 1 else 1, -1)
         self._seen: dict[_State, float] = {}
 
@@ -92,8 +92,8 @@ class _Search:
         ends = [device[0] * slow(len(device)) for device in state.packed] + [seconds for seconds, _ in state.wide]
         passed = min(ends)
         wide = tuple(sorted((s - passed, w) for s, w in state.wide if s - passed > SLACK))
-        devices = (tuple(h - passed / slow(len(each)) for h in each) for each in state.packed)
-        packed = _sorted(kept for each in devices if (kept := tuple(h for h in each if h > SLACK)))
+        devices = (tuple(h - passed / slow(len(device)) for h in device) for device in state.packed)
+        packed = _sorted(kept for device in devices if (kept := tuple(h for h in device if h > SLACK)))
         taken = len(packed) + sum(width for _, width in wide)
         had = len(state.packed) + sum(width for _, width in state.wide)
         return _State(state.now + passed, state.idle + had - taken, packed, wide, state.waiting)

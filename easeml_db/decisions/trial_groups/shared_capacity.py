@@ -18,10 +18,10 @@ class SharedCapacity:
         self, running: Sequence[RunningTrial], devices: Sequence[int], profile: Profile, capacities: Mapping[int, int]
     ) -> None:
         self._capacities = {device: min(profile.c, capacities.get(device, profile.c)) for device in devices}
-        self._profile, self._seconds = profile, {each.trial_id: each.seconds for each in running}
-        self._first = {each.trial_id: each.placement for each in running}
+        self._profile, self._seconds = profile, {trial.trial_id: trial.seconds for trial in running}
+        self._first = {trial.trial_id: trial.placement for trial in running}
         self.placed = dict(self._first)
-        taken = {device for each in running for device in each.placement.devices}
+        taken = {device for trial in running for device in trial.placement.devices}
         self.idle = [device for device in devices if device not in taken]
 
     @property
@@ -49,9 +49,9 @@ class SharedCapacity:
 
     def widen(self, trial_id: int, width: int) -> None:
         """Give a trial a number of devices: its own, and idle ones, of which there must be enough."""
-        own = self.own(trial_id)
-        more = width - len(own)
-        devices = (*own, *self.idle[:more])
+        kept = self.own(trial_id)
+        more = width - len(kept)
+        devices = (*kept, *self.idle[:more])
         del self.idle[:more]
         self.placed[trial_id] = DevicePlacement(trial_id, float(width), devices)
 

@@ -50,9 +50,9 @@ def static_fluid(budgets: Sequence[Budget], devices: Sequence[int], profile: Pro
 
 def sized(budgets: Sequence[Budget], n_devices: int, profile: Profile) -> list[Waiting]:
     """Return trials with their widths, the widest first, then the longest."""
-    wanted = widths([budget.seconds for budget in budgets], n_devices, profile)
-    found = [Waiting(budget, width) for budget, width in zip(budgets, wanted, strict=True)]
-    return sorted(found, key=lambda each: (-each.width, -each.budget.seconds, each.budget.trial_id))
+    trial_widths = widths([budget.seconds for budget in budgets], n_devices, profile)
+    waiting = [Waiting(budget, width) for budget, width in zip(budgets, trial_widths, strict=True)]
+    return sorted(waiting, key=lambda trial: (-trial.width, -trial.budget.seconds, trial.budget.trial_id))
 
 
 def start(occupancy: DeviceOccupancy, waiting: Sequence[Waiting]) -> list[Waiting]:
@@ -64,17 +64,17 @@ def start(occupancy: DeviceOccupancy, waiting: Sequence[Waiting]) -> list[Waitin
         {d: left for d, left in occupancy.shared().items() if len(left) < occupancy.capacity(d)},
     )
     left: list[Waiting] = []
-    for place, each in enumerate(waiting):
+    for place, trial in enumerate(waiting):
         if not idle and not shared:
             return [*left, *waiting[place:]]
-        devices = _devices(each.width, idle, shared)
+        devices = _devices(trial.width, idle, shared)
         if not devices:
-            left.append(each)
+            left.append(trial)
             continue
-        occupancy.place(each.budget, DevicePlacement(each.budget.trial_id, each.width, devices))
+        occupancy.place(trial.budget, DevicePlacement(trial.budget.trial_id, trial.width, devices))
         idle = [device for device in idle if device not in devices]
-        if each.width < 1:
-            _load(shared, devices[0], each.budget.seconds, occupancy.capacity(devices[0]))
+        if trial.width < 1:
+            _load(shared, devices[0], trial.budget.seconds, occupancy.capacity(devices[0]))
     return left
 
 
@@ -93,7 +93,7 @@ def _load(shared: dict[int, list[float]], device: int, seconds: float, capacity:
 
 
 def _run_out(occupancy: DeviceOccupancy, waiting: Sequence[Waiting]) -> float:
-    now, left = 0.0, sorted(waiting, key=lambda each: (-each.budget.seconds, each.budget.trial_id))
+    now, left = 0.0, sorted(waiting, key=lambda trial: (-trial.budget.seconds, trial.budget.trial_id))
     while occupancy.running:
         seconds = occupancy.seconds_to_end()
         occupancy.advance(seconds)

@@ -18,5 +18,5 @@ def widths(seconds: Sequence[float], n_devices: int, profile: Profile) -> list[f
     if n_devices < 0:
         raise InvalidArgument(f"n_devices: expected at least 0, got {n_devices}")
     total = fsum(seconds)
-    wanted = (floor(h_1 * n_devices / total + ROUNDING) for h_1 in seconds)
-    return [min(max(float(whole), profile.least_width), float(profile.d)) for whole in wanted]
+    shares = (floor(h_1 * n_devices / total + ROUNDING) for h_1 in seconds)
+    return [min(max(float(whole), profile.least_width), float(profile.d)) for whole in shares]

@@ -1,4 +1,4 @@
-"""The race: who goes on, which lane gets the next place, and when it ends."""
+"""The race: who goes on, which candidate gets the next place, and when it ends."""
 
 import json
 import math
@@ -12,9 +12,9 @@ from easeml_db.decisions.procedures.budget import DEFAULT_SECONDS, MOST_EPOCHS, 
 from easeml_db.decisions.procedures.contract import ContinueTrial, SearchArguments, StartTrial, StopTrial, TrialHistory
 from easeml_db.decisions.procedures.race.race import RaceProcedure
 from easeml_db.decisions.procedures.race.race_candidates import (
-    LANE_PATIENCE,
+    CANDIDATE_PATIENCE,
     TRIAL_PATIENCE,
-    Lane,
+    RaceCandidate,
     is_stalled,
     next_station,
 )
@@ -65,7 +65,7 @@ def test_stations_lie_ahead_and_within_the_epochs(n_epochs):
     assert n_epochs < next_station(n_epochs, 100) <= min(100, 2 * n_epochs)
 
 
-def test_every_lane_begins_before_any_goes_on(space):
+def test_every_candidate_begins_before_any_goes_on(space):
     first = race(space).ask([])
     assert [(type(d), d.config["architecture"], d.n_epochs) for d in first] == [
         (StartTrial, "tree", 1), (StartTrial, "line", 1)
@@ -90,15 +90,16 @@ def test_configs_of_the_portfolio_come_first_and_each_once(space):
     assert third.config not in good
 
 
-def test_the_best_of_a_lane_goes_on_at_once_and_one_that_is_behind_waits():
-    lane = Lane((trial(1, [0.8]), trial(2, [0.7])), 100, 3)
-    assert lane.promotable().trial_number == 1
-    assert Lane((trial(1, [0.8, 0.85], status="running", target=9), trial(2, [0.7])), 100, 3).promotable() is None
+def test_the_best_of_a_candidate_goes_on_at_once_and_one_that_is_behind_waits():
+    candidate = RaceCandidate((trial(1, [0.8]), trial(2, [0.7])), 100, 3)
+    assert candidate.promotable().trial_number == 1
+    running = trial(1, [0.8, 0.85], status="running", target=9)
+    assert RaceCandidate((running, trial(2, [0.7])), 100, 3).promotable() is None
     six = [trial(k, [0.1 * k]) for k in range(1, 7)]
-    assert [t.trial_number for t in six if Lane((*six,), 100, 3)._is_among_best(t)] == [5, 6]
+    assert [t.trial_number for t in six if RaceCandidate((*six,), 100, 3)._is_among_best(t)] == [5, 6]
 
 
-def test_a_slot_goes_to_the_lane_that_improves_fastest(space):
+def test_a_slot_goes_to_the_candidate_that_improves_fastest(space):
     fast = trial(1, [0.5, 0.6, 0.7], seconds=3.0)
     slow = trial(2, [0.5, 0.5001, 0.5002], architecture="line", seconds=300.0)
     assert race(space).ask([fast, slow]) == [ContinueTrial(1, 4)]
@@ -108,7 +109,7 @@ def held(number, architecture):
     return replace(trial(number, architecture=architecture, status="waiting"), is_held=True)
 
 
-def test_nothing_is_decided_where_a_slot_is_wanted_for_a_lane_whose_arm_is_not_open(space):
+def test_nothing_is_decided_where_a_slot_is_wanted_for_a_candidate_whose_arm_is_not_open(space):
     """Its burden is that of a few of the longest epochs: until others have spent as much, they go on."""
     one, far = trial(1, [0.5], seconds=10.0), trial(1, [0.1 * k for k in range(1, 10)], seconds=90.0)
     assert race(space).ask([held(1, "tree"), held(2, "line")]) == [], "nobody knows what an epoch takes"
@@ -120,7 +121,7 @@ def test_nothing_is_decided_where_a_slot_is_wanted_for_a_lane_whose_arm_is_not_o
     assert race(space).ask([far, cancelled]) == [ContinueTrial(1, 13)], "nobody waits for what will not come"
 
 
-def test_a_lane_whose_only_trial_failed_keeps_no_other_from_opening():
+def test_a_candidate_whose_only_trial_failed_keeps_no_other_from_opening():
     """It is never measured by that trial, so nobody waits for it."""
     space = parse_search_space({**SPECS, "net": SPECS["line"]})
     far = replace(trial(2, [0.1 * k for k in range(1, 10)], seconds=90.0), config={"architecture": "line"})
@@ -138,7 +139,7 @@ def test_as_many_configs_are_tried_as_are_asked_for(space):
 
 
 def test_what_cannot_catch_up_in_the_time_that_is_left_comes_last(space):
-    """Four more epochs of the lane behind take 400 seconds."""
+    """Four more epochs of the candidate behind take 400 seconds."""
     ahead = trial(1, [0.5, 0.9, 0.9, 0.9], seconds=400.0, moments=(100, 200, 300, 400))
     behind = trial(2, [0.8], architecture="line", seconds=100.0, moments=(400,))
     assert race(space).ask([ahead, behind]) == [ContinueTrial(2, 2)], "no clock decides"
@@ -148,7 +149,7 @@ def test_what_cannot_catch_up_in_the_time_that_is_left_comes_last(space):
 
 
 def test_what_took_many_times_as_long_for_as_much_comes_last(space):
-    """The lane behind needed 20 seconds for what the other had after 10, so 80 more for what that one had after 50."""
+    """The one behind needed 20 seconds for what the other had after 10, so 80 more for what that one had after 50."""
     moments = range(10, 90, 10)
     ahead = trial(1, [0.5, 0.6, 0.7, 0.8, *[0.9] * 4], seconds=80.0, moments=moments)
     behind = trial(2, [0.4, 0.5], architecture="line", seconds=20.0, moments=(70, 80))
@@ -163,12 +164,12 @@ def test_an_epoch_that_takes_long_is_no_slowness_before_it_has_ended():
     """After 2 epochs of 50 seconds it is where the other was after 2: it needs twice as long, not 50 times."""
     ahead = trial(1, [0.5, 0.6, *[0.7] * 47, 0.8], seconds=100.0)
     behind = trial(2, [0.4, 0.5], seconds=100.0)
-    assert Lane((behind,), 100, 3).seconds_behind(Lane((ahead,), 100, 3)) == 100.0
+    assert RaceCandidate((behind,), 100, 3).seconds_behind(RaceCandidate((ahead,), 100, 3)) == 100.0
     one = trial(2, [0.4], seconds=50.0)
-    assert Lane((one,), 100, 3).seconds_behind(Lane((ahead,), 100, 3)) == 50.0
+    assert RaceCandidate((one,), 100, 3).seconds_behind(RaceCandidate((ahead,), 100, 3)) == 50.0
 
 
-def test_a_lane_behind_begins_no_config_beside_one_in_training_while_others_can_go_on(space):
+def test_a_candidate_behind_begins_no_config_beside_one_in_training_while_others_can_go_on(space):
     ahead = trial(1, [0.5, 0.8, *[0.9] * 4], seconds=60.0)
     behind = trial(2, [0.4, 0.5], architecture="line", seconds=2.0)
     assert race(space, n_parallel=2).ask([ahead, behind]) == [ContinueTrial(2, 3), ContinueTrial(1, 9)]
@@ -177,7 +178,7 @@ def test_a_lane_behind_begins_no_config_beside_one_in_training_while_others_can_
     (alone,) = race(space, n_parallel=2).ask([replace(ahead, status="stopped"), replace(behind, target_epochs=3)])
     assert alone.config["architecture"] == "tree"
     stopped = [replace(ahead, status="stopped")]
-    stopped += [trial(3 + k, [0.3], status="stopped", seconds=1.0) for k in range(LANE_PATIENCE)]
+    stopped += [trial(3 + k, [0.3], status="stopped", seconds=1.0) for k in range(CANDIDATE_PATIENCE)]
     (last,) = race(space, n_parallel=2).ask([stopped[0], replace(behind, target_epochs=3), *stopped[1:]])
     assert last.config["architecture"] == "line", "no slot stays idle"
 
@@ -190,8 +191,8 @@ def test_no_architecture_begins_that_has_less_time_left_than_the_best_one_has_ta
     assert race(space, max_seconds=179.0).ask([saturated, held(2, "line")]) == [], "that one was there after 20 seconds"
 
 
-def test_a_lane_that_is_behind_has_its_share(space):
-    """The longer one lane takes, the sooner it is another's turn."""
+def test_a_candidate_that_is_behind_has_its_share(space):
+    """The longer one candidate takes, the sooner it is another's turn."""
     behind = trial(2, [0.4, 0.45], architecture="line", seconds=2.0)
     gone_far = trial(1, [0.5, 0.6, *[0.601] * 2], seconds=4000.0)
     assert race(space).ask([gone_far, behind]) == [ContinueTrial(2, 3)]
@@ -199,8 +200,9 @@ def test_a_lane_that_is_behind_has_its_share(space):
 
 def test_it_ends_when_nothing_improves(space):
     spent = [trial(1, [0.9], status="stopped"), trial(2, [0.8], architecture="line", status="stopped")]
-    spent += [trial(3 + k, [0.5], status="stopped") for k in range(LANE_PATIENCE)]
-    spent += [trial(3 + LANE_PATIENCE + k, [0.5], architecture="line", status="stopped") for k in range(LANE_PATIENCE)]
+    spent += [trial(3 + k, [0.5], status="stopped") for k in range(CANDIDATE_PATIENCE)]
+    numbers = range(3 + CANDIDATE_PATIENCE, 3 + 2 * CANDIDATE_PATIENCE)
+    spent += [trial(number, [0.5], architecture="line", status="stopped") for number in numbers]
     assert race(space).ask(spent) == []
     assert race(space).is_done(spent)
     assert isinstance(race(space).ask(spent[:-1])[0], StartTrial)

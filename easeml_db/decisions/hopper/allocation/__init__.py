@@ -1,6 +1,6 @@
 """How slots are shared out among the trials of a run: one file for each way, all behind one contract.
 
-contract.py        what an allocation is told and asked: work, slots offered, starts, slots held back
+contract.py        what goes into an allocation and comes out: work, slots offered, starts, slots held back
 registry.py        the allocations by name: the only place that knows them
 hopping.py         every trial has one slot at a time and hops between partitions
 data_parallel.py   one trial after another, each on all slots

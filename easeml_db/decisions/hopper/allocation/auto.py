@@ -41,13 +41,13 @@ class Auto(DataParallel):
 
     def _speedup(self) -> float | None:
         """Return how much gangs of the open trials do in the time of a unit, for the architecture that gains least."""
-        found = []
+        speedups = []
         for trial_id in self.work.trials:
             architecture = self.work.architecture(trial_id)
             unit_seconds = self.work.seconds.known(trial_id, architecture, "train")
             if unit_seconds is not None:
-                found.append(self._scaling.speedup(architecture, unit_seconds))
-        return min((each for each in found if each is not None), default=None)
+                speedups.append(self._scaling.speedup(architecture, unit_seconds))
+        return min((speedup for speedup in speedups if speedup is not None), default=None)
 
 
 def gangs_pay(n_trials: int, n_slots: int, speedup: float | None = None) -> bool:

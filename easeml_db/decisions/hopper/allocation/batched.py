@@ -34,7 +34,8 @@ class Batched(Hopping):
         """Return the starts of hopping, each unit with those that join it."""
         alone = super().choose(offer)
         keys = {key for start in alone.starts if (key := self._key(start.unit.trial_id)) is not None}
-        self._n_open = {key: self._count_open(key) for key in keys}
+        busy = self.work.busy
+        self._n_open = {key: len(self._idle.get(key, ())) + sum(self._key(t) == key for t in busy) for key in keys}
         for start in alone.starts:
             self._forget(start.unit.trial_id)
         return Choice([self._joined(start, offer) for start in alone.starts], alone.held_slots)
@@ -64,7 +65,7 @@ class Batched(Hopping):
         return Start(tuple(units), start.slots)
 
     def _width(self, unit: TrainingUnit, offer: SlotOffer) -> int:
-        """Return how many trials are to be together."""
+        """Return how many trials to batch."""
         work, key = self.work, self._key(unit.trial_id)
         if key is None or unit.trial_id in work.attempts or not self._gains.pays(key):
             return 1
@@ -75,10 +76,6 @@ class Batched(Hopping):
         if seconds is not None and unit.kind == "train":  # the first of a session decodes rows, too
             seconds = min(seconds, self._gains.alone_seconds(key))
         return batch_width(self._n_open[key], n_slots, seconds)
-
-    def _count_open(self, key: str) -> int:
-        """Count the trials of a shape that are idle or under way."""
-        return len(self._idle.get(key, ())) + sum(self._key(trial_id) == key for trial_id in self.work.busy)
 
     def _companions(self, unit: TrainingUnit) -> Iterator[Trial]:
         """Yield the idle trials of a unit's shape that have not failed."""

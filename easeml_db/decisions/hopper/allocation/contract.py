@@ -2,7 +2,7 @@
 
 An allocation serves one run. It reads the run's work, and is asked whenever slots are idle. What it starts counts as
 begun at once; the slots that it holds back stay idle for it, and younger runs do not get them. It may want fewer slots
-than it is offered. The hooks below tell it what happens to the run; most allocations need few of them.
+than it is offered. The hooks below report the events of the run; most allocations need few of them.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ class DeviceRecords(Protocol):
 
     @property
     def is_profiled(self) -> bool:
-        """Whether it has received the known profiles."""
+        """Whether it has received the profiles of earlier runs."""
 
     def set_profiles(self, profiles: Profiles) -> None:
-        """Tell it which profiles are known."""
+        """Take the profiles of earlier runs."""
 
     def take_profiles(self) -> list[NewProfile]:
         """Return the profiles measured since the last call."""

@@ -78,16 +78,16 @@ class DataParallel(Allocation):
         if not has_gangs:
             return Choice()
         slots = offer.slots()
-        wanted = self._gang_slots(offer, slots)
-        idle_trials = [self.work.trials[trial_id] for trial_id in wanted if trial_id not in self.work.busy]
-        gangs = gangs_to_start(idle_trials, wanted, self._idle_within_limit(offer, slots))
-        held = frozenset(slot for each in wanted.values() for slot in each)
+        slots_by_trial = self._gang_slots(offer, slots)
+        idle_trials = [self.work.trials[trial_id] for trial_id in slots_by_trial if trial_id not in self.work.busy]
+        gangs = gangs_to_start(idle_trials, slots_by_trial, self._idle_within_limit(offer, slots))
+        held = frozenset(slot for trial_slots in slots_by_trial.values() for slot in trial_slots)
         return Choice([Start(gang.units, gang.slots) for gang in gangs], held)
 
     def _idle_within_limit(self, offer: SlotOffer, slots: Sequence[int]) -> Sequence[int]:
         """Return the idle slots; none where the tenant may not begin to work on all that its gangs would have."""
-        n_wanted = len(set(offer.idle).intersection(slots))
-        return offer.idle if offer.n_allowed is None or n_wanted <= offer.n_allowed else ()
+        n_needed = len(set(offer.idle).intersection(slots))
+        return offer.idle if offer.n_allowed is None or n_needed <= offer.n_allowed else ()
 
     def share(self, trials: Iterable[Trial], slots: Sequence[int], offer: SlotOffer) -> GangSlots:
         """Share slots out among trials that train in gangs."""

@@ -24,10 +24,6 @@ from easeml_db.words.training_unit import next_unit, open_partitions, round_numb
 from easeml_db.words.trial import Trial
 
 
-def _never(trial_id: int) -> bool:
-    return False
-
-
 def bracket_of(trial: Trial) -> int:
     """Return the rank by which trials of the bracket that began first go first."""
     return trial.bracket
@@ -41,7 +37,7 @@ class Hopping(Allocation):
     def __init__(
         self,
         work: RunWork,
-        is_elsewhere: Callable[[int], bool] = _never,
+        is_elsewhere: Callable[[int], bool] = lambda trial_id: False,
         rank: Callable[[Trial], int] = bracket_of,
     ) -> None:
         super().__init__(work)

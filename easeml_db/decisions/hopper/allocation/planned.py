@@ -35,8 +35,8 @@ class Planned(DataParallel):
         return is_new
 
     def rank(self, trial: Trial) -> int:
-        """Let the stage under way end first. Some trials go on before its last ones are validated, but until then it is
-        not final which go on, and no slots are released.
+        """Let the stage under way end first. Some trials continue before its last ones are validated, but until then
+        the set that continues is not final, and no slots are released.
         """
         most = trial.max_epochs + 1
         return trial.bracket * most + trial.due_epochs if self._has_stages else trial.bracket

@@ -15,7 +15,7 @@ from easeml_db.decisions.trial_groups.measuring import MeasuredProfile, Measurin
 from easeml_db.decisions.trial_groups.profile import Profile
 from easeml_db.words.topology import Device
 
-PATIENCE = 50  # looks at a device that others keep busy, before a run goes on without a profile
+PATIENCE = 50  # looks at a device that others keep busy, before a run continues without a profile
 PLAIN = MeasuredProfile(Profile(), 0.0, 1, 1)
 
 
@@ -25,25 +25,25 @@ class Profiling:
     def __init__(self, work: RunWork) -> None:
         self._work = work
         self._n_partitions = work.run.trials[0].n_partitions if work.run.trials else 1
-        self._known: dict[tuple[str, str], MeasuredProfile] | None = None
+        self._profiles: dict[tuple[str, str], MeasuredProfile] | None = None
         self._new: list[NewProfile] = []
         self._profiler: DeviceProfiler | None = None
         self._tried: set[tuple[str, str]] = set()  # architectures and kinds of devices, measured once at most
         self._n_looks = 0
 
     @property
-    def is_told(self) -> bool:
-        """Whether it has received the known profiles."""
-        return self._known is not None
+    def has_profiles(self) -> bool:
+        """Whether it has received the profiles of earlier runs."""
+        return self._profiles is not None
 
     def tell(self, profiles: Profiles) -> None:
-        """Tell it which profiles are known."""
-        self._known = dict(profiles)
+        """Take the profiles of earlier runs."""
+        self._profiles = dict(profiles)
 
     def take_new(self) -> list[NewProfile]:
         """Return the profiles measured since the last call."""
-        found, self._new = self._new, []
-        return found
+        new, self._new = self._new, []
+        return new
 
     def held_slots(self) -> set[int]:
         """Return the slots to keep free for measurements."""
@@ -51,10 +51,10 @@ class Profiling:
 
     def profile(self, devices: Sequence[Device]) -> MeasuredProfile:
         """Return one profile for all open trials."""
-        kind, known = devices[0].kind, self._known or {}
+        kind, profiles = devices[0].kind, self._profiles or {}
         names = self._by_architecture()
-        found = [known.get((name, kind), PLAIN).up_to(self._most_devices(name, devices)) for name in names]
-        return merged(found) if found else PLAIN
+        measured = [profiles.get((name, kind), PLAIN).up_to(self._most_devices(name, devices)) for name in names]
+        return merged(measured) if measured else PLAIN
 
     def pilot_over(self, trial_id: int, sample: Sample | None) -> None:
         """Record what a pilot measured; None: it failed."""
@@ -83,7 +83,7 @@ class Profiling:
         if profiler is None or profiler.is_under_way:
             return
         kind, asked = profiler.devices[0].kind, profiler.next_round()
-        if not set(profiler.devices) <= set(devices) or (asked and not self._are_open(asked.trial_ids)):
+        if not set(profiler.devices) <= set(devices) or (asked and set(asked.trial_ids) - self._work.trials.keys()):
             self._profiler = None
             self._tried.discard((profiler.architecture, kind))
         elif asked is None:
@@ -91,11 +91,8 @@ class Profiling:
             self._know(profiler.architecture, kind, profiler.measuring.result())
             self._new.append(NewProfile(profiler.architecture, kind, profiler.measuring.result()))
 
-    def _are_open(self, trial_ids: Sequence[int]) -> bool:
-        return self._work.trials.keys() >= set(trial_ids)
-
     def _wait(self) -> list[TrialSlots] | None:
-        """Wait for a free device, but not for ever: without it, each trial has a device of its own."""
+        """Wait for a free device, up to PATIENCE times; then assume that each trial has a device of its own."""
         self._n_looks += 1
         if self._n_looks < PATIENCE or self._profiler is None:
             return []
@@ -104,35 +101,35 @@ class Profiling:
         return None
 
     def _know(self, architecture: str, kind: str, measured: MeasuredProfile) -> None:
-        if self._known is not None:
-            self._known[architecture, kind] = measured
+        if self._profiles is not None:
+            self._profiles[architecture, kind] = measured
 
     def _next(self, devices: Sequence[Device]) -> DeviceProfiler | None:
         """Return a profiler on the largest device, for the first architecture of which too little is known."""
-        device = max(devices, key=lambda each: len(each.slot_ids))
+        device = max(devices, key=lambda candidate: len(candidate.slot_ids))
         for architecture, mine in self._by_architecture().items():
             n_slots, n_devices = len(device.slot_ids), self._most_devices(architecture, devices)
-            if self._is_known(architecture, device, min(len(mine), n_slots), n_devices):
+            if self._is_measured(architecture, device, min(len(mine), n_slots), n_devices):
                 continue
             self._tried.add((architecture, device.kind))
             measuring = Measuring(mine, n_slots=n_slots, n_devices=n_devices, memory_bytes=device.memory_bytes)
-            others = [each for each in devices if each is not device]
+            others = [other for other in devices if other is not device]
             return DeviceProfiler(architecture, (device, *others), measuring)
         return None
 
-    def _is_known(self, architecture: str, device: Device, n_packed: int, n_devices: int) -> bool:
+    def _is_measured(self, architecture: str, device: Device, n_packed: int, n_devices: int) -> bool:
         """Return whether nothing is left to measure, or measuring was tried already."""
         if (architecture, device.kind) in self._tried or n_packed == n_devices == 1:
             return True
-        known = (self._known or {}).get((architecture, device.kind))
-        return known is not None and known.covers(n_packed, n_devices)
+        profile = (self._profiles or {}).get((architecture, device.kind))
+        return profile is not None and profile.covers(n_packed, n_devices)
 
     def _most_devices(self, architecture: str, devices: Sequence[Device]) -> int:
         """Count the devices that a trial may have: a gang has a partition for each, and trains networks only."""
         return min(len(devices), self._n_partitions) if architecture in self._work.run.joint_architectures else 1
 
     def _by_architecture(self) -> Mapping[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        by_architecture: dict[str, list[int]] = {}
         for trial_id in sorted(self._work.trials):
-            found.setdefault(self._work.architecture(trial_id), []).append(trial_id)
-        return found
+            by_architecture.setdefault(self._work.architecture(trial_id), []).append(trial_id)
+        return by_architecture

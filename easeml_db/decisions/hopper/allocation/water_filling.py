@@ -30,17 +30,13 @@ def water_filling(work: RunWork) -> Allocation:
     return Hopping(work) if work.run.holders is not None else WaterFilling(work)
 
 
-def _never(trial_id: int) -> bool:
-    return False
-
-
 class WaterFilling(Allocation):
     """Pilots that time trials, pilots that measure devices, then units on each trial's share."""
 
     def __init__(self, work: RunWork) -> None:
         super().__init__(work)
         self.records = self
-        self._pilots = PilotQueue(work, _never)
+        self._pilots = PilotQueue(work, lambda trial_id: False)
         self._profiling = Profiling(work)
         self._sharing = DeviceSharing(work)
         self._measuring: set[int] = set()  # trials whose pilot under way measures
@@ -50,8 +46,7 @@ class WaterFilling(Allocation):
         """Return what to start now; hold back devices that are being measured, or that a trial has to itself."""
         devices = offer.devices()
         idle = offer.startable({slot for device in devices for slot in device.slot_ids})
-        starts = self._starts(idle, devices, offer)
-        return Choice(starts, self.held_slots())
+        return Choice(self._starts(idle, devices, offer), self.held_slots())
 
     def held_slots(self) -> frozenset[int]:
         """Return the slots of devices that are measured, or that a trial has to itself."""
@@ -63,24 +58,24 @@ class WaterFilling(Allocation):
         shared = self._sharing.look(devices)
         if not self.is_profiled or not shared:
             return []
-        wanted = self._profiling.measure(idle, shared)
-        if wanted is None:
-            wanted = self._sharing.fill(self._profiling.profile(shared), idle)
-        return [start for each in wanted if (start := self._start_of(each)) is not None]
+        assigned = self._profiling.measure(idle, shared)
+        if assigned is None:
+            assigned = self._sharing.fill(self._profiling.profile(shared), idle)
+        return [start for trial_slots in assigned if (start := self._start_of(trial_slots)) is not None]
 
-    def _start_of(self, wanted: TrialSlots) -> Start | None:
+    def _start_of(self, trial_slots: TrialSlots) -> Start | None:
         """Return the units of a start. A trial whose gangs failed too often continues on one slot."""
-        trial_id, slots = wanted.trial_id, wanted.slot_ids
-        trial, able = self.work.trials[trial_id], able_slots(trial_id, wanted.slot_ids, self.work.attempts)
-        is_whole = self.work.is_whole(trial_id) and not wanted.measured_seconds
+        trial_id, slots = trial_slots.trial_id, trial_slots.slot_ids
+        trial, able = self.work.trials[trial_id], able_slots(trial_id, trial_slots.slot_ids, self.work.attempts)
+        is_whole = self.work.is_whole(trial_id) and not trial_slots.measured_seconds
         gang = whole_round(trial, able[0]) if is_whole else gang_of(trial, able)
-        if not wanted.measured_seconds:
+        if not trial_slots.measured_seconds:
             return None if gang is None else Start(gang.units, gang.slots)
         if gang is None or len(gang.units) < len(slots):  # too few partitions are left in its round
             self._profiling.pilot_over(trial_id, None)
             return None
         self._measuring.add(trial_id)
-        return Start(tuple(replace(unit, kind=PILOT) for unit in gang.units), gang.slots, wanted.measured_seconds)
+        return Start(tuple(replace(unit, kind=PILOT) for unit in gang.units), gang.slots, trial_slots.measured_seconds)
 
     # What happens to the run
 
@@ -125,11 +120,11 @@ class WaterFilling(Allocation):
 
     @property
     def is_profiled(self) -> bool:
-        """Whether it has received the known profiles."""
-        return self._profiling.is_told
+        """Whether it has received the profiles of earlier runs."""
+        return self._profiling.has_profiles
 
     def set_profiles(self, profiles: Profiles) -> None:
-        """Tell it which profiles are known."""
+        """Take the profiles of earlier runs."""
         self._profiling.tell(profiles)
 
     def take_profiles(self) -> list[NewProfile]:

@@ -15,7 +15,6 @@ from easeml_db.decisions.hopper.dispatch.reserved_slots import ReservedSlots
 from easeml_db.decisions.hopper.dispatch.slot_board import SlotBoard
 from easeml_db.decisions.hopper.dispatch.tenant_limits import TenantLimits
 from easeml_db.words.run import Run
-from easeml_db.words.topology import Device
 
 
 class DispatchPass:
@@ -47,13 +46,13 @@ class DispatchPass:
         placement = self._placements.of(run)
         idle = self._board.idle(self._held.union(self._reserved.closed_to(run.run_id)))
         return SlotOffer(
-            # Slots of other servers are none of a run whose rows are not placed.
+            # A run without placed rows gets no slots of other servers.
             idle=[slot for slot in idle if slot in placement.segment_of][:most],
             placement=placement,
             cached=self._board.cached(run.run_id),
             n_working=self._reserved.n_working(run.run_id),
             find_slots=lambda: self._slots_for(run),
-            find_devices=lambda: self._devices_for(run),
+            find_devices=lambda: self._placements.devices_of(run, self._taken()),
             n_allowed=self._limits.n_allowed(run.tenant),
             n_held=self._n_held[run.tenant],
             instances=self._board.instances_of(run.run_id),
@@ -64,8 +63,8 @@ class DispatchPass:
         return self._held.union(*(self._board.slots_of(run_id) for run_id in self._older))
 
     def _slots_for(self, run: Run) -> list[int]:
-        """Return the slots that a run may have, idle or not, as many as its tenant may have. First come those that
-        already work for the tenant, perhaps on younger runs; the run then waits for them.
+        """Return the slots that a run may have, idle or not, as many as its tenant may have. Those that
+        already work for the tenant, perhaps on younger runs, lead; the run then waits for them.
         """
         taken = self._taken()
         reachable = self._board.working() & self._placements.of(run).segment_of.keys()
@@ -75,6 +74,3 @@ class DispatchPass:
         busy = self._limits.working_for(run.tenant)
         n_left = max(0, self._limits.of(run.tenant, default=0) - len(busy & taken))
         return sorted(sorted(free, key=lambda slot: (slot not in busy, slot))[:n_left])
-
-    def _devices_for(self, run: Run) -> Sequence[Device]:
-        return self._placements.devices_of(run, self._taken())

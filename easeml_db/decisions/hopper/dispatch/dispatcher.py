@@ -1,4 +1,4 @@
-"""The choice of what runs next: the state of model hopper parallelism, told of events, without any I/O.
+"""The choice of what runs next: the state of model hopper parallelism, driven by events, without any I/O.
 
 It is a cache of the tables and can be rebuilt from them at any time. A stale cache does no harm, because the unit
 itself refuses a step that is not due. Only trials of open arms run. The tenancy policy opens the next arm when fewer
@@ -90,8 +90,8 @@ class Dispatcher:
 
     def take_scheduler_choices(self) -> list[SchedulerChoice]:
         """Return the choices of schedulers made since the last call."""
-        found, self._new_choices = self._new_choices, []
-        return found
+        choices, self._new_choices = self._new_choices, []
+        return choices
 
     # Units
 
@@ -99,13 +99,14 @@ class Dispatcher:
         """Fill the idle slots, oldest arm first. Slots that an allocation holds back stay idle."""
         starts: list[Start] = []
         dispatch_pass = DispatchPass(self.board, self._reserved, self.limits, self._placements)
-        # A thousand newcomers are timed on half of the slots: units of other tenants go on on the others.
+        # Newcomers are timed on at most half of the slots: units of other tenants continue on the rest.
         is_shared, is_passed_over = self.runs.is_shared(), False
         n_pilots: int | None = None
         for open_run in self.runs.active():
             most = None
             if is_shared and open_run.work.timing:
-                n_pilots = self._pilot_room() if n_pilots is None else n_pilots
+                if n_pilots is None:
+                    n_pilots = max(1, self.board.n_active() // 2) - self.board.n_pilots()
                 is_passed_over, most = True, n_pilots
                 if n_pilots <= 0:
                     continue
@@ -115,10 +116,6 @@ class Dispatcher:
             starts += chosen
             n_pilots = n_pilots - len(chosen) if most is not None and n_pilots is not None else n_pilots
         return starts + self._serve_timed(dispatch_pass) if is_passed_over else starts
-
-    def _pilot_room(self) -> int:
-        """Count the slots on which newcomers may be timed now while others want slots."""
-        return max(1, self.board.n_active() // 2) - self.board.n_pilots()
 
     def _serve_timed(self, dispatch_pass: DispatchPass) -> list[Start]:
         """Give runs that are being timed the slots that no other run wants."""
@@ -143,8 +140,8 @@ class Dispatcher:
 
     def take_failed(self) -> dict[int, str]:
         """Return the runs of which nothing can be started, with the reason, each once."""
-        found, self._failed = self._failed, {}
-        return found
+        failed, self._failed = self._failed, {}
+        return failed
 
     def recorded(self, slot_id: int, seconds: float, failed: Collection[int] = ()) -> None:
         """Note that the slot's unit is recorded, with all of its gang or batch except those of `failed` trials."""

@@ -1,6 +1,6 @@
 """One open run: its work, its open arms, and the allocation that decides what starts.
 
-A trial is idle or in one unit. The run tells its allocation what happens, and itself keeps the state that every run
+A trial is idle or in one unit. The run reports events to its allocation, and itself keeps the state that every run
 needs.
 """
 
@@ -42,11 +42,11 @@ class OpenRun:
                 seconds.pilot(trial.trial_id, trial.pilot_train_seconds, trial.pilot_evaluate_seconds)
         self._arm_times = ArmTimes(run, seconds.timed_trials())
 
-    # What is known of it
+    # What it is and wants
 
     @property
     def run(self) -> Run:
-        """The run as the tables last said."""
+        """The run as last read from the tables."""
         return self.work.run
 
     @property
@@ -67,7 +67,7 @@ class OpenRun:
         if self.is_over or self.is_aside or self.allocation.has_reserved_slots:
             return False
         work = self.work
-        return self.arms.has_unopened() or any(each not in work.busy for each in (*work.trials, *work.timing))
+        return self.arms.has_unopened() or any(trial_id not in work.busy for trial_id in (*work.trials, *work.timing))
 
     def slot_demand(self, placement: Placement, n_working: int) -> int:
         """Count the slots in service that the trials of open arms could have at once."""
@@ -97,8 +97,8 @@ class OpenRun:
         self._arm_times.renew(run, work.seconds.timed_trials())
         work.n_to_come = self.arms.n_to_come()
         for trial_id in work.attempts:
-            known, now = before.get(trial_id), work.trial(trial_id)
-            if known is None or now is None or known.n_steps_done != now.n_steps_done:
+            earlier, now = before.get(trial_id), work.trial(trial_id)
+            if earlier is None or now is None or earlier.n_steps_done != now.n_steps_done:
                 work.attempts.forget(trial_id)
         self.allocation.renewed()
 
@@ -109,7 +109,7 @@ class OpenRun:
         self.allocation.trials_opened()
 
     def time_arms(self, arm_ids: Collection[int]) -> None:
-        """Request a pilot of one trial of each of these arms before any arm is opened, to know what the arms cost."""
+        """Request a pilot of one trial of each of these arms before any arm is opened, to learn what the arms cost."""
         firsts = self.arms.first_trials(arm_ids)
         self.work.timing = {trial.trial_id: trial for trial in firsts if self.work.is_untimed(trial)}
 
@@ -133,15 +133,15 @@ class OpenRun:
         """Return the expected seconds of the end of the run: a test of one of its trials and, if a search may end with
         an ensemble, the answers of all candidates, the last unit begun, and the retraining of one trial.
         """
-        work, is_searched = self.work, self.run.search is not None
+        work, trials = self.work, self.work.trials.values()
 
-        def known(trial: Trial, kind: str) -> float:
+        def unit_seconds(trial: Trial, kind: str) -> float:
             return work.seconds.known(trial.trial_id, work.architecture(trial.trial_id), kind) or 0.0
 
-        tests = max((trial.n_partitions * known(trial, "validate") for trial in work.trials.values()), default=0.0)
-        units = max((known(trial, "train") for trial in work.trials.values()), default=0.0)
-        again = max((trial.n_steps_done * known(trial, "train") for trial in work.trials.values()), default=0.0)
-        return N_ANSWERS * tests + units + again if is_searched else tests
+        tests = max((trial.n_partitions * unit_seconds(trial, "validate") for trial in trials), default=0.0)
+        units = max((unit_seconds(trial, "train") for trial in trials), default=0.0)
+        again = max((trial.n_steps_done * unit_seconds(trial, "train") for trial in trials), default=0.0)
+        return N_ANSWERS * tests + units + again if self.run.search is not None else tests
 
     def end_budget(self) -> None:
         """Start no more units; those under way run to their end."""
@@ -170,9 +170,9 @@ class OpenRun:
     def recorded(self, units: Sequence[TrainingUnit], seconds: float, failed: Collection[int] = ()) -> None:
         """Note that units are recorded, those of a gang or batch together, except those of `failed` trials."""
         alone_seconds = self.allocation.recorded(units, seconds)
-        for trial_id, own in by_trial(units):
+        for trial_id, trial_units in by_trial(units):
             if trial_id not in failed:
-                self._advance(trial_id, own, alone_seconds)
+                self._advance(trial_id, trial_units, alone_seconds)
 
     def _advance(self, trial_id: int, units: Sequence[TrainingUnit], alone_seconds: float | None) -> None:
         """Count the units of a trial as done; `alone_seconds`: the duration of one of them, if known."""

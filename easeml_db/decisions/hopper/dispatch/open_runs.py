@@ -11,7 +11,7 @@ from easeml_db.words.run import Run
 
 
 class OpenRuns:
-    """Runs by number, served by the age of their oldest open arm. Whoever changes one touches it."""
+    """Runs by number, served by the age of their oldest open arm. Each change of one must call `touch`."""
 
     def __init__(self) -> None:
         self._seconds = UnitSeconds()  # of all runs: their architectures are the same
@@ -43,16 +43,16 @@ class OpenRuns:
 
     def put(self, run: Run, busy: Mapping[int, int]) -> OpenRun:
         """Add a run, or update it. `busy`: a slot of each of its trials that is under way already."""
-        known = self._runs.get(run.run_id)
-        if known is None:
-            known = self._runs[run.run_id] = OpenRun(run, self._seconds.of_run(), busy)
+        open_run = self._runs.get(run.run_id)
+        if open_run is None:
+            open_run = self._runs[run.run_id] = OpenRun(run, self._seconds.of_run(), busy)
             self._n_of_tenant[run.tenant] += 1
         else:
-            known.renew(run)
+            open_run.renew(run)
         if run.max_seconds is not None:
             self._limited.add(run.run_id)
         self.touch(run.run_id)
-        return known
+        return open_run
 
     def drop(self, run_id: int) -> None:
         """Forget a run."""
@@ -106,7 +106,7 @@ class OpenRuns:
         """
         if self._by_age is None:
             by_age = [self._runs[run] for run in sorted(self._active, key=lambda run: (self._active[run], run))]
-            self._by_age = sorted(by_age, key=lambda each: each.run.tenant != self._first) if self._first else by_age
+            self._by_age = sorted(by_age, key=lambda run: run.run.tenant != self._first) if self._first else by_age
         return self._by_age
 
     def tenants(self) -> Collection[str]:
@@ -123,9 +123,9 @@ class OpenRuns:
             self._first, self._by_age = tenant, None
 
     def take_to_count(self) -> Collection[int]:
-        """Return the runs whose demand may have changed since the last call, including runs that are gone."""
-        found, self._to_count = self._to_count, set()
-        return found
+        """Return the runs whose demand may have changed since the last call, ended runs among them."""
+        run_ids, self._to_count = self._to_count, set()
+        return run_ids
 
     def arms_to_close(self) -> list[tuple[int, int]]:
         """Return (run, arm) of open arms whose trials are all over, each once."""
@@ -154,7 +154,7 @@ class OpenRuns:
         self.touch(run_id)
 
     def end_search(self, run_id: int, arm_id: int) -> None:
-        """Reckon with no further trial from the procedure inside an arm."""
+        """Expect no further trial from the procedure of an arm."""
         self._runs[run_id].arms.end_search(arm_id)
         self.touch(run_id)
 

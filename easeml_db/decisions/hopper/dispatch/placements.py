@@ -46,7 +46,7 @@ class Placements:
         return self._devices[run.run_id]
 
     def forget(self, run_id: int) -> None:
-        """Find out anew for one run."""
+        """Determine the placement of one run again."""
         self._placements.pop(run_id, None)
         self._devices.pop(run_id, None)
 

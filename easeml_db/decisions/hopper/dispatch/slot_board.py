@@ -42,8 +42,8 @@ class SlotBoard:
         return kept
 
     def ready(self, slot_id: int) -> None:
-        """Put a slot into service: its session is open and has nothing cached. Word of a slot that has been taken away
-        meanwhile comes too late."""
+        """Put a slot into service: its session is open and has nothing cached. A slot that has been taken away
+        meanwhile stays out of service."""
         if slot_id not in self._kept:
             return
         self._cached[slot_id] = {}
@@ -59,10 +59,10 @@ class SlotBoard:
         self.version += 1
 
     def waiting(self, slot_id: int) -> None:
-        """Count on a slot no more: its session cannot be opened for now."""
+        """Stop waiting for a slot whose session cannot be opened for now."""
         self._absent.add(slot_id)
 
-    # What is known of them
+    # Slots, their units and instances
 
     def active(self) -> Set[int]:
         """Return the slots that may get units."""
@@ -159,12 +159,12 @@ class SlotBoard:
     def answered(self, slot_id: int) -> list[TrainingUnit]:
         """Free the slots of a unit or gang that is over; return its units, by rank."""
         units: list[TrainingUnit] = []
-        for each in self._gangs.pop(slot_id, (slot_id,)):
-            units += self._busy.pop(each)
-            if each in self._cached and each in self._active:
-                self._idle.add(each)
+        for busy_slot in self._gangs.pop(slot_id, (slot_id,)):
+            units += self._busy.pop(busy_slot)
+            if busy_slot in self._cached and busy_slot in self._active:
+                self._idle.add(busy_slot)
             slots = self._slots_of[units[-1].run_id]
-            del slots[each]
+            del slots[busy_slot]
             if not slots:
                 del self._slots_of[units[-1].run_id]
         return units

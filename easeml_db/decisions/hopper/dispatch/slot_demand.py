@@ -34,12 +34,12 @@ class SlotDemand:
         return self._n_in_service - sum(min(n, self._limits.of(tenant, default=n)) for tenant, n in demands)
 
     def runs_with_reserved_slots_to_spare(self) -> list[int]:
-        """Return the runs with slots of their own for which they have no open trial left."""
+        """Return the runs that have more reserved slots than open trials."""
         self._count()
         return [run_id for run_id, n in self._with_reserved.items() if len(self._reserved.in_service(run_id)) > n]
 
     def runs_with_reserved_slots(self) -> Collection[int]:
-        """Return the runs with slots of their own, or that wait for some: they get no others."""
+        """Return the runs that have or wait for reserved slots: they get no others."""
         self._count()
         return self._with_reserved.keys()
 
@@ -54,9 +54,9 @@ class SlotDemand:
         """
         self._count()
         waiting = [*self._runs.aside()]
-        waiting += [each.run_id for each in self._runs.active() if each.work.timing or self._is_saturated(each)]
+        waiting += [run.run_id for run in self._runs.active() if run.work.timing or self._is_saturated(run)]
         full = {tenant for tenant in self._limits if self._of_tenant[tenant] >= self._limits.of(tenant, default=0)}
-        return waiting + [each.run_id for each in self._runs if each.run.tenant in full] if full else waiting
+        return waiting + [run.run_id for run in self._runs if run.run.tenant in full] if full else waiting
 
     def is_newcomer_timed(self) -> bool:
         """Return whether a run that was never served is being timed, so that its turn comes next and soon."""

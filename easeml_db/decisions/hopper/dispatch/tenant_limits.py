@@ -23,7 +23,7 @@ class TenantLimits:
         return iter(self._limits)
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
-        """Let no more slots than these work for tenants at once, from the next unit on."""
+        """Limit how many slots work for tenants at once, from the next unit on."""
         self._limits = dict(limits)
         self.version += 1
 

@@ -62,5 +62,5 @@ def _dealt(work: Sequence[float], able: Sequence[frozenset[int]], speed: Mapping
     busy[[rows[slot] for _, slot in pairs], columns] = [1.0 / speed[slot] for _, slot in pairs]
     busy[:, -1] = -1.0
     cost = np.append(np.zeros(len(pairs)), 1.0)
-    found = linprog(cost, A_ub=busy, b_ub=np.zeros(len(rows)), A_eq=done, b_eq=work, method="highs")
-    return float(found.fun) * (1 - 1e-9) if found.status == 0 else 0.0  # a hair less: solvers round
+    solution = linprog(cost, A_ub=busy, b_ub=np.zeros(len(rows)), A_eq=done, b_eq=work, method="highs")
+    return float(solution.fun) * (1 - 1e-9) if solution.status == 0 else 0.0  # a hair less: solvers round

@@ -1,6 +1,6 @@
 """The contract of schedulers and its terms: placement, candidates, assignments.
 
-A scheduler serves one run. It is told which trials are idle and asked to fill idle slots; it never hears of units under
+A scheduler serves one run. The caller reports idle trials and asks it to fill idle slots, never mentioning units under
 way. One conformance suite (tests/unit/hopper) checks the rules for all of them.
 """
 

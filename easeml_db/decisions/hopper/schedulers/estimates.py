@@ -47,7 +47,7 @@ class _KindSums:
             self.architectures[name] = _plus(self.architectures.get(name), seconds)
 
     def nearest(self, trial_id: int, architecture: str) -> _Sum | None:
-        """Return the most specific value that is known for a trial."""
+        """Return the most specific value for a trial."""
         of_trial = self.trials.get(trial_id) or self.pilots.get(trial_id)
         return of_trial or self.architectures.get(architecture) or self.architectures.get(None)
 
@@ -97,13 +97,13 @@ class UnitSeconds:
 
     def expected(self, trial_id: int, architecture: str, kind: str) -> float:
         """Return the seconds that a unit of this trial is expected to take."""
-        known = self.known(trial_id, architecture, kind)
-        return UNKNOWN_SECONDS if known is None else known
+        seconds = self.known(trial_id, architecture, kind)
+        return UNKNOWN_SECONDS if seconds is None else seconds
 
     def known(self, trial_id: int, architecture: str, kind: str) -> float | None:
         """Return the same; None where no unit of this kind was ever timed."""
-        known = self._of(kind).nearest(trial_id, architecture)
-        return None if known is None else known[0] / known[1]
+        total = self._of(kind).nearest(trial_id, architecture)
+        return None if total is None else total[0] / total[1]
 
     def remaining(self, trial: Trial, architecture: str) -> float:
         """Return the seconds of work that a trial still has, over all its epochs."""
@@ -117,5 +117,5 @@ def _checked(seconds: float) -> float:
     return seconds
 
 
-def _plus(known: _Sum | None, seconds: float) -> _Sum:
-    return (seconds, 1) if known is None else (known[0] + seconds, known[1] + 1)
+def _plus(total: _Sum | None, seconds: float) -> _Sum:
+    return (seconds, 1) if total is None else (total[0] + seconds, total[1] + 1)

@@ -88,9 +88,9 @@ class LongestRemaining:
     def _next_bound(self, slot: int) -> Candidate | None:
         """Choose among the trials that may next meet the most loaded partition on the slot."""
         for partition in self._loads.most_loaded_partitions(slot):
-            found = self._over.first(partition, self._turns[slot], self._n_slots)
-            if found is not None:
-                return found
+            candidate = self._over.first(partition, self._turns[slot], self._n_slots)
+            if candidate is not None:
+                return candidate
         return None
 
     def _partition(self, candidate: Candidate, slot: int, cached: Collection[int]) -> int:

@@ -26,14 +26,14 @@ def solve_open_shop(
     `seconds` has the shape (n, m). Never longer than the hint. Raises InvalidArgument if OR-Tools is missing.
     """
     cp_model = _cp_model()
-    known = min([dense(seconds), *([hint] if hint else [])], key=lambda schedule: schedule.makespan_seconds)
+    best = min([dense(seconds), *([hint] if hint else [])], key=lambda schedule: schedule.makespan_seconds)
     bound = max(float(seconds.sum(axis=0).max(initial=0.0)), float(seconds.sum(axis=1).max(initial=0.0)))
-    if known.makespan_seconds <= bound * (1 + 1e-9):
-        return known, True, bound
+    if best.makespan_seconds <= bound * (1 + 1e-9):
+        return best, True, bound
     tick = float(seconds.sum()) / TICKS
     model = cp_model.CpModel()
     starts, makespan = _state(cp_model, model, np.ceil(seconds / tick).astype(np.int64))
-    for variable, value in zip(starts.ravel(), known.starts.ravel(), strict=True):
+    for variable, value in zip(starts.ravel(), best.starts.ravel(), strict=True):
         model.add_hint(variable, int(np.ceil(value / tick)))
     model.minimize(makespan)
     solver = cp_model.CpSolver()
@@ -43,10 +43,9 @@ def solve_open_shop(
     status = solver.solve(model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         values = np.array([[solver.value(variable) for variable in row] for row in starts], float)
-        found = earliest(OpenShopSchedule(values * tick, seconds))
-        known = min(known, found, key=lambda schedule: schedule.makespan_seconds)
-    is_optimal = status == cp_model.OPTIMAL or known.makespan_seconds <= bound * (1 + 1e-9)
-    return known, is_optimal, bound
+        solution = earliest(OpenShopSchedule(values * tick, seconds))
+        best = min(best, solution, key=lambda schedule: schedule.makespan_seconds)
+    return best, status == cp_model.OPTIMAL or best.makespan_seconds <= bound * (1 + 1e-9), bound
 
 
 def _state(cp_model: Any, model: Any, ticks: npt.NDArray[np.int64]) -> tuple[Any, Any]:

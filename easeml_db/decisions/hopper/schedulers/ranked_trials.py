@@ -50,8 +50,8 @@ class TiedTrials:
             self._n_slots = n_slots
             self._turns.clear()
         among = [turns for partition in partitions if (turns := self._turns_over(partition))]
-        found = [_next_turn(turns, slot_turn) for turns in among or [self._turns_over(None)]]
-        return self._candidates[min(found, key=lambda turn: ((turn[0] - slot_turn) % n_slots, turn[1]))[1]]
+        next_turns = [_next_turn(turns, slot_turn) for turns in among or [self._turns_over(None)]]
+        return self._candidates[min(next_turns, key=lambda turn: ((turn[0] - slot_turn) % n_slots, turn[1]))[1]]
 
     def _turn(self, order: int) -> Turn:
         return self._candidates[order].trial_number % self._n_slots, order
@@ -59,9 +59,8 @@ class TiedTrials:
     def _turns_over(self, partition: int | None) -> list[Turn]:
         """Return the turns of the trials that may meet a partition next, sorted."""
         if partition not in self._turns:
-            able = (
-                k for k, each in self._candidates.items() if partition is None or partition in each.partition_numbers
-            )
+            trials = self._candidates.items()
+            able = (k for k, trial in trials if partition is None or partition in trial.partition_numbers)
             self._turns[partition] = sorted(map(self._turn, able))
         return self._turns[partition]
 

@@ -97,12 +97,12 @@ def choose_scheduler(workload: Workload, *, max_units: int = MAX_SIMULATED_UNITS
     names = [name for name in ("longest_remaining", "rotation", "vector_rearrangement") if _fits(name, workload)]
     if n_units > max_units or len(names) < 2:
         return Choice(FALLBACK, None, bound, {})
-    found: dict[str, float] = {}
+    makespans: dict[str, float] = {}
     for name in names:
-        if name in ALWAYS_TRIED or min(found.values()) > NEAR_ENOUGH * bound:
-            found[name] = simulate(workload, make_scheduler(name, workload)).makespan_seconds
-    best = min(found, key=lambda name: (round(found[name], 9), names.index(name)))
-    return Choice(best, found[best], bound, found)
+        if name in ALWAYS_TRIED or min(makespans.values()) > NEAR_ENOUGH * bound:
+            makespans[name] = simulate(workload, make_scheduler(name, workload)).makespan_seconds
+    best = min(makespans, key=lambda name: (round(makespans[name], 9), names.index(name)))
+    return Choice(best, makespans[best], bound, makespans)
 
 
 def check_fit(name: str, placement: Placement, visit_order: str) -> None:

@@ -61,8 +61,8 @@ class SlotOrderFollower:
 
     def choose(self, idle_slots: Sequence[int], cached: Cached | None = None) -> list[Assignment]:
         """Start the next units of the plan on these slots."""
-        found = [self._next_on(slot) for slot in idle_slots if self._idle]
-        chosen = [assignment for assignment in found if assignment is not None]
+        assignments = [self._next_on(slot) for slot in idle_slots if self._idle]
+        chosen = [assignment for assignment in assignments if assignment is not None]
         if not chosen and self._idle and not self._away:
             chosen = self._dense.choose(idle_slots, cached)
             for assignment in chosen:

@@ -57,8 +57,8 @@ def steinitz_order(vectors: Times) -> list[int]:
         equations = np.vstack([vectors[left].T, np.ones(k)])
         sums = np.append(np.zeros(d), k - 1 - d)
         # Any objective will do: a solution of the simplex method is basic.
-        found = linprog(np.zeros(k), A_eq=equations, b_eq=sums, bounds=(0, 1), method="highs-ds")
-        weights = found.x if found.status == 0 else np.full(k, 1.0)
+        solution = linprog(np.zeros(k), A_eq=equations, b_eq=sums, bounds=(0, 1), method="highs-ds")
+        weights = solution.x if solution.status == 0 else np.full(k, 1.0)
         placed.append(left.pop(int(np.argmin(weights))))
     return [*left, *reversed(placed)]
 

@@ -11,7 +11,7 @@ from easeml_db.words.run import Run
 from easeml_db.words.trial import Trial
 
 # Every pilot asks for the mean: over all trials of a run of ten thousand it would take the coordinator a tenth of a
-# second, and more of them tell hardly more.
+# second, and more trials would hardly change the mean.
 MAX_TIMED = 32
 
 
@@ -38,7 +38,7 @@ class ArmTimes:
                     wanting.discard(arm_id)
 
     def timed(self, trial_id: int) -> None:
-        """Note that the duration of a trial's units is known."""
+        """Note that a unit of a trial has been timed."""
         arm_id, trial = self._arm_of.get(trial_id), self._trials.get(trial_id)
         if arm_id is not None and trial is not None:
             lives = self._lives.setdefault(arm_id, {})

@@ -29,8 +29,8 @@ def batch_width(n_trials: int, n_slots: int, unit_seconds: float | None) -> int:
 
 def by_trial(units: Sequence[TrainingUnit]) -> Iterator[tuple[int, list[TrainingUnit]]]:
     """Yield (trial, its units), in the order in which they were given out together."""
-    for trial_id, own in groupby(units, lambda unit: unit.trial_id):
-        yield trial_id, list(own)
+    for trial_id, trial_units in groupby(units, lambda unit: unit.trial_id):
+        yield trial_id, list(trial_units)
 
 
 class BatchGains:
@@ -52,6 +52,6 @@ class BatchGains:
         return self._alone.get(key, math.inf)
 
     def pays(self, key: str) -> bool:
-        """Return whether a unit takes less time in a batch, as far as is known."""
+        """Return whether a unit takes less time in a batch, or too few batches have been timed to tell."""
         together = self._together.get(key, [])
         return len(together) < ENOUGH_BATCHES or min(together) < self._alone.get(key, math.inf)

@@ -35,7 +35,7 @@ class DeviceSharing:
     def held_slots(self) -> set[int]:
         """Return the slots of devices that a trial has to itself: no other run is to use them."""
         shares = self._allocator.shares().values()
-        return {slot for share in shares if not share.is_packed for slot in _slots_of(share)}
+        return {slot for share in shares if not share.is_packed for device in share.devices for slot in device.slot_ids}
 
     def take_log(self) -> tuple[AllocationLog, Mapping[int, str]]:
         """Return the decisions since the last call, with a label for each group."""
@@ -65,13 +65,13 @@ class DeviceSharing:
         self._profile = measured.profile
         self._renew(measured)
         shares = self._allocator.shares()
-        found = []
+        starts = []
         for trial, slots in ready(shares, self._under_way, idle_slots, self._rank):
             self._under_way[trial], self._last_slot[trial] = shares[trial], slots[0]
-            found.append(TrialSlots(trial, slots))
-        for start in found:
+            starts.append(TrialSlots(trial, slots))
+        for start in starts:
             self._slowdowns[start.trial_id] = self._slowdown(shares[start.trial_id], measured.profile)
-        return found
+        return starts
 
     def _rank(self, trial_id: int, slot: int) -> tuple[int, ...]:
         """Sort the slots of a device: avoid the slot of the trial's last failed attempt, prefer the slot where it was
@@ -100,11 +100,7 @@ class DeviceSharing:
         return f"{', '.join(names)} to epoch {max(trial.due_epochs for trial in trials)}"
 
     def _slowdown(self, share: DeviceShare, profile: Profile) -> float:
-        """Return the slowdown of a unit that starts now, beside those that share its device."""
+        """Return the slowdown of a unit that starts now, from the units that share its device."""
         if not share.is_packed:
             return 1.0
         return profile.slowdown(sum(other.devices == share.devices for other in self._under_way.values()))
-
-
-def _slots_of(share: DeviceShare) -> list[int]:
-    return [slot for device in share.devices for slot in device.slot_ids]

@@ -19,7 +19,7 @@ Slots = dict[int, tuple[int, ...]]  # by trial
 
 
 class GangPlaces:
-    """Remembers where gangs lie."""
+    """Remembers the slots of gangs."""
 
     def __init__(self) -> None:
         self._before: Slots = {}
@@ -31,9 +31,9 @@ class GangPlaces:
         by_number = {trial.trial_id: trial for trial in trials}
         first = heapq.nsmallest(len(instances), by_number.values(), key=lambda trial: trial.trial_number)
         asking = [by_number[trial_id] for trial_id in self._before if trial_id in by_number] + first
-        wanted = {trial.trial_id: min(most, trial.n_partitions) for trial in asking}
+        sizes = {trial.trial_id: min(most, trial.n_partitions) for trial in asking}
         before = {trial_id: _counts(slots, instances) for trial_id, slots in self._before.items()}
-        placed = place(wanted, before, Counter(instances.values()))
+        placed = place(sizes, before, Counter(instances.values()))
         self._before = _slots_of(placed, self._before, instances)
         taken = {slot for slots in self._before.values() for slot in slots}
         others = [trial for trial in first if trial.trial_id not in placed]

@@ -43,15 +43,15 @@ class Scaling:
 
     def speedup(self, architecture: str, unit_seconds: float) -> float | None:
         """Return how many units the widest gangs do in the time of one; None before enough have shown it."""
-        known = {
+        seconds_by_width = {
             n_slots: min(seconds)
             for (name, n_slots), seconds in self._seconds.items()
             if name == architecture and len(seconds) >= ENOUGH_GANGS
         }
-        if not known:
+        if not seconds_by_width:
             return None
-        widest = max(known)
-        return widest * unit_seconds / known[widest] if known[widest] > 0 else math.inf
+        widest = max(seconds_by_width)
+        return widest * unit_seconds / seconds_by_width[widest] if seconds_by_width[widest] > 0 else math.inf
 
 
 def gang_slots(trials: Iterable[Trial], slots: Sequence[int], most: int | None = None) -> dict[int, tuple[int, ...]]:

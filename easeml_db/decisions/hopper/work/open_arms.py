@@ -1,7 +1,7 @@
 """The open arms of a run, and the trials that may therefore run.
 
-What is needed for every unit (the age of the run, which arms have ended) is kept by arm, so that no unit scans all
-trials.
+Values that every unit needs (the age of the run, which arms have ended) are kept by arm, because a scan of all trials
+for each unit would be slow.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class OpenArms:
         self._searched = {arm.arm_id for arm in run.arms if is_searched} - self._closed - self._ended_searches
         self._to_check = set(self._opening)  # arms that may be over
 
-    # What is known of them
+    # Trials and arms
 
     def is_complete(self) -> bool:
-        """Return whether every arm has been opened, and no procedure goes on."""
+        """Return whether every arm has been opened, and no procedure is still deciding."""
         return len(self._opening) == len(self._run.arms) and not self._searched
 
     def has_unopened(self) -> bool:

@@ -37,8 +37,8 @@ class PilotQueue:
     def on(self, idle_slots: Sequence[int], placement: Placement) -> list[tuple[TrainingUnit, int]]:
         """Give idle slots to trials that want a pilot and are not under way."""
         work = self._work
-        wanted = (t for t in work.timing or self._queue if t not in work.busy and self._wants_one(t))
-        trials = (trial for trial_id in wanted if (trial := work.trial(trial_id)) is not None)
+        trial_ids = (t for t in work.timing or self._queue if t not in work.busy and self._wants_one(t))
+        trials = (trial for trial_id in trial_ids if (trial := work.trial(trial_id)) is not None)
         return list(pilots_on(trials, idle_slots, placement, work.attempts))
 
     def _wants_one(self, trial_id: int) -> bool:

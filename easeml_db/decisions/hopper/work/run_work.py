@@ -1,4 +1,4 @@
-"""The work of one run: its open trials, the slots that they are on, and what is known of their units."""
+"""The work of one run: its open trials, the slots that they are on, and the durations of their units."""
 
 from __future__ import annotations
 

@@ -52,8 +52,7 @@ class BracketProcedure(Procedure):
 
     def next_config(self, history: Sequence[TrialHistory], started: Sequence[Config]) -> Config | None:
         """Return the config of the trial after those of `history` and the configs just `started`."""
-        position = len(history) + len(started)
-        return self._configs.at(position)
+        return self._configs.at(len(history) + len(started))
 
     def preview(self) -> list[PlannedRung]:
         return planned(self.brackets)

@@ -31,14 +31,14 @@ class LargestBudgetModel:
 
     def next_config(self, history: Sequence[TrialHistory], started: Sequence[Config]) -> Config | None:
         """Return a config for the trial after those of `history` and the configs just `started`."""
-        known = [*(trial.config for trial in history), *started]
+        configs = [*(trial.config for trial in history), *started]
         results = self._results(history)
-        is_random = int(generator(self._seed, len(known)).integers(RANDOM_ONE_IN)) == 0
+        is_random = int(generator(self._seed, len(configs)).integers(RANDOM_ONE_IN)) == 0
         if not results or is_random:
-            return self._configs.first_unseen(known)
+            return self._configs.first_unseen(configs)
         pending = [*(trial.config for trial in history if trial.is_open and not trial.scores), *started]
-        config = self._model.draw(results, pending, known, seed=seed_of(self._seed, len(known)))
-        return config or self._configs.first_unseen(known)
+        config = self._model.draw(results, pending, configs, seed=seed_of(self._seed, len(configs)))
+        return config or self._configs.first_unseen(configs)
 
     def _results(self, history: Sequence[TrialHistory]) -> list[Observation]:
         """Return the results at the largest budget that has enough of them; a trial that failed on its way is one."""

@@ -164,7 +164,7 @@ def _standing_score(trial: TrialHistory, end: int, max_epochs: int) -> float:
 
 
 def _check_rounds(max_epochs: int, interval: int) -> None:
-    """Refuse a plan with more rounds than anybody could read."""
+    """Refuse a plan with more rounds than a user could read."""
     n_rounds = -(-max_epochs // interval)
     if n_rounds > MAX_ROUNDS:
         got = f"{n_rounds} with {max_epochs} epochs and interval {interval}"

@@ -1,7 +1,7 @@
 """How a copy in population based training differs from its parent.
 
 A hyperparameter is drawn anew with probability 0.25, else multiplied by 0.8 or 1.2 (a range) or moved to the
-next choice up or down (a list of numbers); other choices stay. A copy goes on from its parent's state, so only
+next choice up or down (a list of numbers); other choices stay. A copy continues from its parent's state, so only
 what leaves the form of that state alone may change: unless the user names others, the fractional
 hyperparameters (learning_rate, weight_decay), never the architecture.
 """

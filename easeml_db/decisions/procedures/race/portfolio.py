@@ -34,7 +34,7 @@ def choose_portfolio(specifications: str, measured: str | None) -> str:
     versions. Configs that are not legal any more are left out.
     """
     rows = json.loads(measured or "[]")
-    specs = {each["architecture"]: each["hyperparameters"] for each in json.loads(specifications)}
+    specs = {declared["architecture"]: declared["hyperparameters"] for declared in json.loads(specifications)}
     return json.dumps({name: _configs_of(name, specs[name], rows) for name in specs})
 
 
@@ -49,7 +49,7 @@ def _configs_of(name: str, specs: object, rows: Sequence[Mapping[str, Any]]) -> 
 
 def _shipped(name: str, specs: Any) -> Sequence[Mapping[str, Any]]:
     first, *others = SHIPPED.get(name, ({},))
-    is_skewed = any(each["name"] == "target_transform" and each["search"] for each in specs)
+    is_skewed = any(spec["name"] == "target_transform" and spec["search"] for spec in specs)
     return [first, *(SKEWED.get(name, ()) if is_skewed else ()), *others]
 
 
@@ -60,7 +60,7 @@ def _completed(name: str, specs: Specs, config: Config) -> Config | None:
     except InvalidArgument:
         return None
     (subspace,) = space.subspaces
-    whole = config_of(subspace, [next(iter(each.domain.values())) for each in subspace.dimensions])
+    whole = config_of(subspace, [next(iter(dimension.domain.values())) for dimension in subspace.dimensions])
     return {key: value for key, value in whole.items() if key != RESERVED}
 
 
@@ -71,7 +71,7 @@ def losses_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
         of_dataset = best.setdefault(str(row["dataset"]), {})
         text = json.dumps(row["config"], sort_keys=True)
         of_dataset[text] = max(of_dataset.get(text, 0.0), float(row["quality"]))
-    return {name: _losses(known) for name, known in best.items() if len(known) >= LEAST_TRIALS}
+    return {name: _losses(qualities) for name, qualities in best.items() if len(qualities) >= LEAST_TRIALS}
 
 
 def _losses(qualities: Mapping[str, float]) -> dict[str, float]:

@@ -1,13 +1,13 @@
 """A race of architectures against the clock: each free slot goes to the architecture that promises most per second.
 
-Every architecture is a lane, and one search sees them all. Each free place (`n_parallel` in all) goes to the lane with
-the least burden (`lanes`), which lets its best trial go on to the next station, or tries the next config: those of the
-portfolio first, then random ones. A lane whose arm is not open yet counts with the longest first epoch so far; when its
-turn comes, nothing is decided until the coordinator has opened its arm for the slot that is let go. So if epochs are
-short, all lanes begin at once; if they are long, each lane waits until those before it have had their chance. A lane
-that cannot catch up in the time left, at its pace so far, comes last. A trial that has stopped improving is stopped, a
-lane ends after a series of trials without improvement, and the run ends once all lanes have ended: its time budget is
-only the latest end.
+Every architecture is a candidate, and one search sees them all. Each free place (`n_parallel` in all) goes to the
+candidate with the least burden (`race_candidates`), which lets its best trial go on to the next station, or tries the
+next config: those of the portfolio first, then random ones. A candidate whose arm is not open yet counts with the
+longest first epoch so far; when its turn comes, nothing is decided until the coordinator has opened its arm on the slot
+that the race let go. So if epochs are short, all candidates begin at once; if they are long, each waits until those
+before it have had their chance. A candidate that cannot catch up in the time left, at its pace so far, comes last. The
+race stops a trial that no longer improves and retires a candidate after a series of trials without improvement. The run
+ends with its last candidate: its time budget is only the latest end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from easeml_db.decisions.procedures.contract import (
 )
 from easeml_db.decisions.procedures.race.race_candidates import (
     FURTHER_EPOCHS,
-    Lane,
+    RaceCandidate,
     is_stalled,
     is_waiting,
     next_station,
@@ -42,7 +42,7 @@ from easeml_db.decisions.search_space.configs import Config, key_of
 from easeml_db.decisions.search_space.parsing import SearchSpace
 from easeml_db.decisions.search_space.specs import RESERVED
 
-HELD = 5.0  # burden of a lane that is not open, in squares of the seconds of the longest epoch so far
+HELD = 5.0  # burden of a candidate that is not open, in squares of the seconds of the longest epoch so far
 DEFAULT_N_CONFIGS = 64  # of each architecture: what two minutes hold of small networks on a small table
 
 
@@ -63,12 +63,11 @@ class RaceProcedure(Procedure):
         self._options.flag("ensemble")  # false: the end of the run makes none (sql/runs/ending.sql)
         self._options.flag("refit")  # false: no member trains again on validation rows (units/refitting.py)
         self._max_seconds = arguments.max_seconds
-        n_of_lane = self._n_wanted or DEFAULT_N_CONFIGS
         self._configs = {
-            subspace.architecture: _LaneConfigs(
+            subspace.architecture: _CandidateConfigs(
                 ConfigSequence(SearchSpace((subspace,)), arguments.seed),
                 arguments.portfolio.get(subspace.architecture, ()),
-                n_of_lane,
+                self._n_wanted or DEFAULT_N_CONFIGS,
             )
             for subspace in arguments.space.subspaces
         }
@@ -83,7 +82,7 @@ class RaceProcedure(Procedure):
         return self._configs[architecture].count()
 
     def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
-        """Give up trials that improve no more, begin every lane, and keep `n_parallel` trials in training."""
+        """Give up trials that improve no more, begin every candidate, and keep `n_parallel` trials in training."""
         decisions: list[TrialDecision] = []
         trials = list(history)
         while (decision := self._next(trials)) is not None:
@@ -96,83 +95,81 @@ class RaceProcedure(Procedure):
         stalled = next((trial for trial in waiting if is_stalled(trial)), None)
         if stalled is not None:
             return StopTrial(stalled.trial_number)
-        lanes, n_left = self._lanes(trials), self._n_configs - len(trials)
-        unstarted = next((name for name, lane in lanes.items() if n_left > 0 and not lane.trials), None)
+        candidates, n_left = self._candidates(trials), self._n_configs - len(trials)
+        unstarted = next((name for name, candidate in candidates.items() if n_left > 0 and not candidate.trials), None)
         if unstarted is not None:
             return self._start(unstarted, 0)
         n_busy = n_training([trial for trial in trials if not trial.is_held], self.max_epochs)
         if n_busy >= self._n_parallel:
             return None
-        for name in self._by_burden(lanes, seconds_left(trials, self._max_seconds)):
-            if lanes[name].is_held:
+        for name in self._by_burden(candidates, seconds_left(trials, self._max_seconds)):
+            if candidates[name].is_held:
                 return None
-            step = self._step(name, lanes[name], n_left > 0)
+            step = self._step(name, candidates[name], n_left > 0)
             if step is not None:
                 return step
         return StopTrial(waiting[0].trial_number) if waiting and not n_busy else None
 
-    def _lanes(self, trials: Sequence[TrialHistory]) -> dict[str, Lane]:
+    def _candidates(self, trials: Sequence[TrialHistory]) -> dict[str, RaceCandidate]:
         by_name: dict[str, list[TrialHistory]] = {name: [] for name, configs in self._configs.items() if configs.at(0)}
         for trial in trials:
             by_name[str(trial.config[RESERVED])].append(trial)
-        return {name: Lane(tuple(of_lane), self.max_epochs, self._eta) for name, of_lane in by_name.items()}
+        return {name: RaceCandidate(tuple(mine), self.max_epochs, self._eta) for name, mine in by_name.items()}
 
-    def _by_burden(self, lanes: Mapping[str, Lane], left: float) -> list[str]:
-        """Return the lanes in the order in which they are served, with `left` seconds to go; those in their first epoch
-        are last."""
-        leader = max(lanes.values(), key=lambda lane: lane.best)
-        dearest = max((lane.seconds_per_epoch for lane in lanes.values()), default=0.0)
-        # A lane whose first trial failed or was stopped will not be measured by it, and keeps no other from opening.
-        is_opening = dearest > 0 and any(
-            lane.n_training and not lane.is_held and not lane.is_measured for lane in lanes.values()
-        )
-        order = {name: k for k, name in enumerate(lanes)}
+    def _by_burden(self, candidates: Mapping[str, RaceCandidate], left: float) -> list[str]:
+        """Return the candidates in the order of service, with `left` seconds to go; those in their first epoch last."""
+        leader = max(candidates.values(), key=lambda candidate: candidate.best)
+        dearest = max((candidate.seconds_per_epoch for candidate in candidates.values()), default=0.0)
+        # A first trial that failed or was stopped measures nothing, so its candidate keeps no other from opening.
+        opened = [candidate for candidate in candidates.values() if candidate.n_training and not candidate.is_held]
+        is_opening = dearest > 0 and not all(candidate.is_measured for candidate in opened)
+        order = {name: k for k, name in enumerate(candidates)}
 
         def key(name: str) -> tuple[int, float, int, int]:
-            lane = lanes[name]
-            if not lane.is_held and not lane.is_measured:
-                return 2, 0.0, lane.n_training, order[name]
-            further = FURTHER_EPOCHS * (dearest if lane.is_held else lane.seconds_per_epoch)
-            is_late = lane.best < leader.best and max(further, lane.seconds_behind(leader)) > left
-            if lane.is_held:
+            candidate = candidates[name]
+            if not candidate.is_held and not candidate.is_measured:
+                return 2, 0.0, candidate.n_training, order[name]
+            further = FURTHER_EPOCHS * (dearest if candidate.is_held else candidate.seconds_per_epoch)
+            is_late = candidate.best < leader.best and max(further, candidate.seconds_behind(leader)) > left
+            if candidate.is_held:
                 return int(is_opening or is_late), HELD * dearest**2, 0, order[name]
-            is_spread = lane.best < leader.best and lane.is_spreading
-            return int(is_late or is_spread), lane.burden(leader.best), lane.n_training, order[name]
+            is_spread = candidate.best < leader.best and candidate.is_spreading
+            return int(is_late or is_spread), candidate.burden(leader.best), candidate.n_training, order[name]
 
-        return sorted(lanes, key=key)
+        return sorted(candidates, key=key)
 
-    def _step(self, name: str, lane: Lane, may_start: bool) -> TrialDecision | None:
-        promoted = lane.promotable()
+    def _step(self, name: str, candidate: RaceCandidate, may_start: bool) -> TrialDecision | None:
+        promoted = candidate.promotable()
         if promoted is not None:
             return ContinueTrial(promoted.trial_number, next_station(promoted.n_epochs, self.max_epochs))
-        return None if not may_start or lane.is_settled() else self._start(name, len(lane.trials))
+        return None if not may_start or candidate.is_settled() else self._start(name, len(candidate.trials))
 
     def _start(self, name: str, position: int) -> StartTrial | None:
         config = self._configs[name].at(position)
         return None if config is None else StartTrial(config, 1)
 
 
-class _LaneConfigs:
-    """The configs of a lane by position: those of the portfolio, then random ones, each once, `n_configs` at most."""
+class _CandidateConfigs:
+    """The configs of a candidate by position: the portfolio, then random ones, each once, `n_configs` at most."""
 
     def __init__(self, sequence: ConfigSequence, portfolio: Sequence[Config], n_configs: int) -> None:
         self._sequence, self._n_configs = sequence, n_configs
-        self._known = list({key_of(config): config for config in portfolio}.values())
-        self._unseen: Iterator[Config] = sequence.unseen(list(self._known))
+        self._configs = list({key_of(config): config for config in portfolio}.values())
+        self._unseen: Iterator[Config] = sequence.unseen(list(self._configs))
 
     def at(self, position: int) -> Config | None:
         """Return the config at a position from 0; None where there are no more."""
-        while len(self._known) <= position < self._n_configs:
+        while len(self._configs) <= position < self._n_configs:
             config = next(self._unseen, None)
             if config is None:
                 break
-            self._known.append(config)
-        return self._known[position] if position < min(len(self._known), self._n_configs) else None
+            self._configs.append(config)
+        return self._configs[position] if position < min(len(self._configs), self._n_configs) else None
 
     def count(self) -> int:
         """Return how many there are."""
         self.at(self._n_configs - 1)
-        return min(len(self._known), self._n_configs)
+        return min(len(self._configs), self._n_configs)
 
 
 def _carry_out(decision: TrialDecision, trials: list[TrialHistory]) -> None:

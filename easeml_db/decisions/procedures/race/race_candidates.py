@@ -1,10 +1,10 @@
-"""What a race knows of one architecture: the trials of its lane, in the order of their numbers, and what they promise.
+"""What a race knows of one architecture: its trials in the order of their numbers, and what they promise.
 
-spent       seconds that the lane's epochs took, in the order in which they were measured
-improvement a score above the lane's best by more than the tolerance
+spent       seconds that the candidate's epochs took, in the order in which they were measured
+improvement a score above the candidate's best by more than the tolerance
 promise     seconds that the next improvement is expected to take: the larger of those since the last improvement and
-            those that the last one took; a lane behind the best of the run also has to close the gap at its own speed
-            (the estimated cost for improvement of FLAML, Wang et al. 2021)
+            those that the last one took; a candidate behind the best of the run must also close the gap at its own
+            speed (the estimated cost for improvement of FLAML, Wang et al. 2021)
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from easeml_db.decisions.procedures.contract import WORST, TrialHistory, finite_
 
 TOLERANCE = 1e-4  # of the best score: less is no improvement
 TRIAL_PATIENCE = 4  # epochs without improvement that a trial may have, and at least a third of all its epochs
-LANE_PATIENCE = 20  # trials that end without improving on the lane's best
+CANDIDATE_PATIENCE = 20  # trials that end without improving on the candidate's best
 LEAST_SECONDS = 1e-6
-FURTHER_EPOCHS = 4  # that a lane behind the best has to have time for, at least, to be served before others
+FURTHER_EPOCHS = 4  # that a candidate behind the best has to have time for, at least, to be served before others
 
 
 def improves(score: float, best: float) -> bool:
@@ -62,15 +62,15 @@ def next_station(n_epochs: int, max_epochs: int) -> int:
 
 def seconds_left(trials: Sequence[TrialHistory], max_seconds: float | None) -> float:
     """Return the time that a run had left when its last epoch ended; infinity without a limit."""
-    known = [trial for trial in trials if trial.moments]
-    if max_seconds is None or not known:
+    measured = [trial for trial in trials if trial.moments]
+    if max_seconds is None or not measured:
         return math.inf
-    began = min(trial.moments[0] - _seconds_per_epoch(trial) for trial in known)
-    return max_seconds - (max(trial.moments[-1] for trial in known) - began)
+    began = min(trial.moments[0] - _seconds_per_epoch(trial) for trial in measured)
+    return max_seconds - (max(trial.moments[-1] for trial in measured) - began)
 
 
 @dataclass(frozen=True)
-class Lane:
+class RaceCandidate:
     """The trials of one architecture."""
 
     trials: tuple[TrialHistory, ...]
@@ -96,7 +96,7 @@ class Lane:
                 best, n_since = best_of(trial), 0
             elif not trial.is_training(self.max_epochs):
                 n_since += 1
-        return n_since >= LANE_PATIENCE
+        return n_since >= CANDIDATE_PATIENCE
 
     @property
     def n_training(self) -> int:
@@ -124,13 +124,13 @@ class Lane:
         return any(trial.scores for trial in self.trials)
 
     def burden(self, best_of_run: float) -> float:
-        """Return the burden by which lanes share the slots, least first: seconds spent times seconds to the next
-        improvement, so that each lane gets time in proportion to its promise per second.
+        """Return the burden by which candidates share the slots, least first: seconds spent times seconds to the next
+        improvement, so that each candidate gets time in proportion to its promise per second.
         """
         spent, seconds = self._promise(best_of_run)
         return spent * seconds * (1 + self.n_training)
 
-    def seconds_behind(self, leader: Lane) -> float:
+    def seconds_behind(self, leader: RaceCandidate) -> float:
         """Return the seconds that its best trial still has to train to reach the best score of the leader's best trial,
         if it stays slower than that one by the same factor as so far; as long as that one if it has no score. The time
         before its first epoch had ended does not count against it.
@@ -169,21 +169,20 @@ class Lane:
                 gain = score - best if best > WORST else 0.0
                 best = score
                 marks.append(spent)
-        own = max(spent - marks[-1], marks[-1] - marks[max(0, len(marks) - 2)], LEAST_SECONDS)
+        promise = max(spent - marks[-1], marks[-1] - marks[max(0, len(marks) - 2)], LEAST_SECONDS)
         if not gain or best >= best_of_run:
-            return spent, own
-        return spent, max(own, 2 * (best_of_run - best) * (spent - marks[-2]) / gain)
+            return spent, promise
+        return spent, max(promise, 2 * (best_of_run - best) * (spent - marks[-2]) / gain)
 
     def _epochs(self) -> Iterator[tuple[float, float]]:
         """Yield (score, seconds) of all epochs in the order in which they were measured."""
-        known = [
+        measured = [
             (moment, trial.trial_number, epoch, score, _seconds_per_epoch(trial))
             for trial in self.trials
             for epoch, (moment, score) in enumerate(zip(_moments(trial), trial.scores, strict=True))
         ]
-        return (
-            (finite_or_worst(score), seconds) for _, _, _, score, seconds in sorted(known, key=lambda each: each[:3])
-        )
+        in_order = sorted(measured, key=lambda entry: entry[:3])
+        return ((finite_or_worst(score), seconds) for _, _, _, score, seconds in in_order)
 
     def _is_among_best(self, trial: TrialHistory) -> bool:
         n_epochs = len(trial.scores)

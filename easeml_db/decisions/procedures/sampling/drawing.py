@@ -56,11 +56,11 @@ class _Keys:
     """Keys of configs, each worked out once for as long as the same object is asked about again."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Config, str]] = {}  # by identity; the config is kept, so that it stays its own
+        self._keys: dict[int, tuple[Config, str]] = {}  # by identity; the config is kept, so that it stays its own
 
     def of(self, configs: Iterable[Config]) -> set[str]:
-        self._known = {id(config): self._known.get(id(config)) or (config, key_of(config)) for config in configs}
-        return {key for _, key in self._known.values()}
+        self._keys = {id(config): self._keys.get(id(config)) or (config, key_of(config)) for config in configs}
+        return {key for _, key in self._keys.values()}
 
 
 def generator(seed: int, trial_number: int) -> np.random.Generator:

@@ -55,28 +55,28 @@ class TpeProcedure(Procedure):
     def ask(self, history: Sequence[TrialHistory]) -> list[TrialDecision]:
         """Start new trials until `n_parallel` are in training."""
         n_free = self._n_parallel - n_training(history, self.max_epochs)
-        known = [trial.config for trial in history]
-        n_new = max(0, min(n_free, self._n_configs - len(known)))
+        configs = [trial.config for trial in history]
+        n_new = max(0, min(n_free, self._n_configs - len(configs)))
         results = self._results(history)
         if len(results) < self._n_startup:
-            return [StartTrial(config) for config in islice(self._configs.unseen(known), n_new)]
+            return [StartTrial(config) for config in islice(self._configs.unseen(configs), n_new)]
         starts: list[TrialDecision] = []
         while len(starts) < n_new:
-            config = self._drawn(results, history, known)
+            config = self._drawn(results, history, configs)
             if config is None:
                 break
             starts.append(StartTrial(config))
-            known.append(config)
+            configs.append(config)
         return starts
 
     def _drawn(
-        self, results: Sequence[Observation], history: Sequence[TrialHistory], known: Sequence[Config]
+        self, results: Sequence[Observation], history: Sequence[TrialHistory], configs: Sequence[Config]
     ) -> Config | None:
         pending = [trial.config for trial in history if trial.is_training(self.max_epochs)] + list(
-            known[len(history) :]
+            configs[len(history) :]
         )
-        config = self._model.draw(results, pending, known, seed=seed_of(self._seed, len(known)))
-        return config or self._configs.first_unseen(known)
+        config = self._model.draw(results, pending, configs, seed=seed_of(self._seed, len(configs)))
+        return config or self._configs.first_unseen(configs)
 
     def _results(self, history: Sequence[TrialHistory]) -> list[Observation]:
         ended = [trial for trial in history if not trial.is_training(self.max_epochs)]

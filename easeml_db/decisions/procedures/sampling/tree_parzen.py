@@ -45,10 +45,10 @@ class TreeParzenModel:
         self._kept: tuple[Sequence[Observation], Sequence[Config], Study] | None = None
 
     def draw(
-        self, observations: Sequence[Observation], pending: Sequence[Config], known: Iterable[Config], *, seed: int
+        self, observations: Sequence[Observation], pending: Sequence[Config], seen: Iterable[Config], *, seed: int
     ) -> Config | None:
         """Return a config that is none of `known`; None when so many draws gave only known ones."""
-        keys = {key_of(config) for config in known}
+        keys = {key_of(config) for config in seen}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of features that Optuna calls experimental or is to rename
             study = self._study(observations, pending)
@@ -62,14 +62,14 @@ class TreeParzenModel:
         from optuna.trial import TrialState
 
         asked: list[Trial] = []
-        found = None
-        while found is None and len(asked) < N_REDRAWS:
+        unseen = None
+        while unseen is None and len(asked) < N_REDRAWS:
             asked.append(study.ask())
             config = self._config(asked[-1])
-            found = None if key_of(config) in keys else config
+            unseen = None if key_of(config) in keys else config
         for trial in asked:
             study.tell(trial, state=TrialState.FAIL)  # samplers pass over it
-        return found
+        return unseen
 
     def _study(self, observations: Sequence[Observation], pending: Sequence[Config]) -> Study:
         """Return a study of the results and pending trials: that of the last draw, if only pending ones have come."""
