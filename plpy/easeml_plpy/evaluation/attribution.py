@@ -60,10 +60,9 @@ def sampled_attribution(
         np.put_along_axis(steps, both, np.diff(said, axis=1), axis=1)
         parts.append((steps[: len(both) // 2] + steps[len(both) // 2 :]) / 2)
         bases.append(said[: len(both) // 2, 0])
-    found = np.concatenate(parts)
-    return Attribution(
-        float(np.concatenate(bases).mean()), found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(n_orders)
-    )
+    changes = np.concatenate(parts)
+    errors = changes.std(axis=0, ddof=1) / np.sqrt(n_orders)
+    return Attribution(float(np.concatenate(bases).mean()), changes.mean(axis=0), errors)
 
 
 def _cycled(rng: np.random.Generator, n_background: int, n_orders: int) -> Array:

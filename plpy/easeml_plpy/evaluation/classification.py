@@ -39,8 +39,8 @@ class ClassAnswers:
     @cached_property
     def most_probable(self) -> Array:
         """The most probable class of each row, the first of several."""
-        found: Array = self.probabilities.argmax(axis=1)
-        return found
+        codes: Array = self.probabilities.argmax(axis=1)
+        return codes
 
     @cached_property
     def predicted(self) -> Array:
@@ -52,8 +52,8 @@ class ClassAnswers:
     @cached_property
     def is_positive(self) -> Array:
         """Whether each row is of the positive class."""
-        found: Array = self.classes == self.positive
-        return found
+        mask: Array = self.classes == self.positive
+        return mask
 
     @cached_property
     def is_predicted_positive(self) -> Array:
@@ -67,8 +67,8 @@ class ClassAnswers:
     @cached_property
     def hot(self) -> Array:
         """A column for each class, true where the row is of it."""
-        found: Array = self.classes[:, None] == np.arange(self.n_classes)
-        return found
+        mask: Array = self.classes[:, None] == np.arange(self.n_classes)
+        return mask
 
     @cached_property
     def is_separable(self) -> Array:
@@ -85,8 +85,8 @@ def _of_classes(name: str, average: str) -> Compute:
     def compute(answers: ClassAnswers) -> float:
         from sklearn import metrics
 
-        found = getattr(metrics, name)(answers.classes, answers.predicted, average=average, zero_division=0)
-        return float(found)
+        score = getattr(metrics, name)(answers.classes, answers.predicted, average=average, zero_division=0)
+        return float(score)
 
     return compute
 

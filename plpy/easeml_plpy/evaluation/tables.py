@@ -29,8 +29,8 @@ def confusion_rows(answers: ClassAnswers, labels: Sequence[str]) -> Iterator[Row
 
 def curve_classes(answers: ClassAnswers) -> list[int]:
     """Return the classes of which curves are drawn: the positive one, or all that differ from the rest."""
-    wanted = range(answers.n_classes) if answers.positive is None else [answers.positive]
-    return [k for k in wanted if answers.is_separable[k]]
+    classes = range(answers.n_classes) if answers.positive is None else [answers.positive]
+    return [k for k in classes if answers.is_separable[k]]
 
 
 def roc_rows(answers: ClassAnswers, labels: Sequence[str]) -> Iterator[Row]:
@@ -80,8 +80,8 @@ def class_rows(answers: ClassAnswers, labels: Sequence[str]) -> Iterator[Row]:
     """Yield counts and scores of each class."""
     from sklearn.metrics import average_precision_score, precision_recall_fscore_support, roc_auc_score
 
-    each = np.arange(len(labels))
-    measured = precision_recall_fscore_support(answers.classes, answers.predicted, labels=each, zero_division=np.nan)
+    codes = np.arange(len(labels))
+    measured = precision_recall_fscore_support(answers.classes, answers.predicted, labels=codes, zero_division=np.nan)
     precision, recall, f1, n_rows = (column.tolist() for column in measured)
     n_predicted = np.bincount(answers.predicted, minlength=len(labels)).tolist()
     is_right = answers.predicted == answers.classes

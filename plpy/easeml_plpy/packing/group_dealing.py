@@ -39,10 +39,10 @@ class Group(NamedTuple):
 class GroupDealer:
     """Assigns one group after the other to a bin, by number."""
 
-    def __init__(self, wanted: Sequence[int]) -> None:
-        self._shares = [n / sum(wanted) for n in wanted]
-        self._owed = [0.0] * len(wanted)
-        self._smallest_bin = min(wanted)
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._shares = [n / sum(sizes) for n in sizes]
+        self._owed = [0.0] * len(sizes)
+        self._smallest_bin = min(sizes)
         self._rarity: int | None = None
         self._lacking: list[int] = []
 
@@ -115,7 +115,7 @@ def deal_groups(session: Session, column: str, seed: int, bins: Sequence[Bin], *
         "CREATE TEMPORARY TABLE easeml_groups (value text, n_rows bigint, split text, fold integer) ON COMMIT DROP"
     )
     statement = Statement((GROUPS if has_labels else KINDLESS_GROUPS).format(seed=int(seed)), (), Group, is_kept=False)
-    dealer, n_groups, used = GroupDealer([each.n_rows for each in bins]), 0, set[int]()
+    dealer, n_groups, used = GroupDealer([share.n_rows for share in bins]), 0, set[int]()
     for groups in _batches(session.each(statement, at_once=1000)):
         chosen = [dealer.deal(group) for group in groups]
         n_groups += len(groups)
@@ -139,7 +139,7 @@ def deal_groups(session: Session, column: str, seed: int, bins: Sequence[Bin], *
 
 
 def _kind(bins: Sequence[Bin]) -> str:
-    return "splits" if all(each.fold is None for each in bins) else "folds and test rows"
+    return "splits" if all(share.fold is None for share in bins) else "folds and test rows"
 
 
 def _batches(groups: Iterator[Group]) -> Iterator[list[Group]]:
@@ -149,10 +149,10 @@ def _batches(groups: Iterator[Group]) -> Iterator[list[Group]]:
 
 def _tell_large(session: Session, column: str, bins: Sequence[Bin]) -> None:
     """Send a notice that names groups larger than a split's target, which explains unexpected shares."""
-    smallest = min(bins, key=lambda each: each.n_rows)
+    smallest = min(bins, key=lambda share: share.n_rows)
     large = session.rows(LARGE_GROUPS, smallest.n_rows)
     if large:
-        named = ", ".join(f"{each.value[:40]!r} ({each.n_rows} rows, in {each.split})" for each in large)
+        named = ", ".join(f"{group.value[:40]!r} ({group.n_rows} rows, in {group.split})" for group in large)
         more = f" and {large[0].n_groups - N_NAMED} more" if large[0].n_groups > N_NAMED else ""
         session.notice(
             f"group_column: some groups of {column!r} are larger than the {smallest.n_rows} rows of the"

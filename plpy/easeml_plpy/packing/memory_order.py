@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from easeml_plpy.columns.sent_columns import int8s
-from easeml_plpy.packing.dealing import KEYED, SPLITS, Wanted
+from easeml_plpy.packing.dealing import KEYED, SPLITS, SplitSizes
 from easeml_plpy.packing.random_places import are_filled, places_in_split, splits_at_random
 from easeml_plpy.server.session import Command, Session, Statement
 
@@ -62,18 +62,18 @@ SELECT row, ($2)[1 + (place >> 48)], (place >> 32 & 65535)::integer, (place & 42
 )
 
 
-def order_held_rows(session: Session, wanted: Wanted, seed: int, n_partitions: int) -> bool:
+def order_held_rows(session: Session, sizes: SplitSizes, seed: int, n_partitions: int) -> bool:
     """Fill easeml_order; return False, and leave it to the server, where some split lacks rows of a class.
 
     Rows are at most MOST_ROWS, and partitions fewer than 65,536.
     """
     session.execute(NEW_ARRAYS)
-    keyed = KEYED.format(label="y" if wanted.has_labels else "true", seed=int(seed))
-    session.execute(FILL.format(keyed=keyed, ranked=RANKED if wanted.has_labels else UNRANKED))
+    keyed = KEYED.format(label="y" if sizes.has_labels else "true", seed=int(seed))
+    session.execute(FILL.format(keyed=keyed, ranked=RANKED if sizes.has_labels else UNRANKED))
     arrays = session.row(READ)
     k, ranks = int8s(arrays.k), int8s(arrays.ranks)
-    splits = splits_at_random(ranks, k, wanted)
-    is_placed = not wanted.has_labels or are_filled(splits, ranks, int(ranks.max()) + 1)
+    splits = splits_at_random(ranks, k, sizes)
+    is_placed = not sizes.has_labels or are_filled(splits, ranks, int(ranks.max()) + 1)
     if is_placed:
         session.execute(NEW_ORDER)
         place = places_in_split(splits, k)

@@ -33,11 +33,11 @@ def infer_output(session: Session, dataset: str, given: str, inputs: bytes | Non
     outputs = outputs_of(chosen, fields)[0]
     target = chosen.data.encoder.target
     shaped = target.shaped(outputs) if isinstance(target, TensorTarget) else outputs
-    found: dict[str, object] = {"output": shaped.tolist(), "trial_id": chosen.trial_id}
+    answer: dict[str, object] = {"output": shaped.tolist(), "trial_id": chosen.trial_id}
     if isinstance(target, LabelTarget):
         best = int(outputs.argmax())
-        found |= {"label": target.labels[best], "probability": float(outputs[best])}
-    return json.dumps(found)
+        answer |= {"label": target.labels[best], "probability": float(outputs[best])}
+    return json.dumps(answer)
 
 
 def _asked(session: Session, task: str, trial_id: int | None) -> Served:

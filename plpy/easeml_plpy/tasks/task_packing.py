@@ -124,9 +124,9 @@ class _Packing:
         """Write what changed, point to what did not, and record the version."""
         examples, codes, is_on = self._examples()
         before = self._blocks_before()
-        n_partitions, wanted = self._placed(examples, codes, is_on, before)
+        n_partitions, placed = self._placed(examples, codes, is_on, before)
         self._rows.check_memory(int(is_on.sum()), n_partitions)
-        blocks = plan_blocks(before, wanted, self._block_rows)
+        blocks = plan_blocks(before, placed, self._block_rows)
         settings = {key: self._specification[key] for key in ("validation_fraction", "test_fraction", "seed")}
         dataset_id = self._session.row(BEGIN, self._task_id, n_partitions, json.dumps(settings))
         for block in blocks:
@@ -140,7 +140,7 @@ class _Packing:
     def _examples(self) -> tuple[Integers, Integers, Any]:
         """Return the numbers of all labelled examples, their class codes, and whether they are on."""
         output = "e.output" if isinstance(self._target, LabelTarget) else "NULL"  # a tensor as text would be long
-        found = self._session.row(
+        row = self._session.row(
             Statement(
                 "SELECT string_agg(int8send(e.example_id), ''::bytea ORDER BY e.example_id) AS numbers,"
                 " string_agg(int4send((coalesce(c.code, 1) - 1)::int), ''::bytea ORDER BY e.example_id) AS codes,"
@@ -153,8 +153,8 @@ class _Packing:
             ),
             list(self._task.classes or ()),
         )
-        numbers, codes = np.frombuffer(found.numbers or b"", ">i8"), np.frombuffer(found.codes or b"", ">i4")
-        is_on = np.frombuffer(found.switches or b"", np.uint8).astype(bool)
+        numbers, codes = np.frombuffer(row.numbers or b"", ">i8"), np.frombuffer(row.codes or b"", ">i4")
+        is_on = np.frombuffer(row.switches or b"", np.uint8).astype(bool)
         return numbers.astype(np.int64), codes.astype(np.int64), is_on
 
     def _blocks_before(self) -> list[TaskBlock]:
@@ -177,12 +177,12 @@ class _Packing:
         places = self._places(examples, codes, n_partitions, before)
         if not check_places(places, is_on, n_partitions):
             n_partitions, places = 1, self._places(examples, codes, 1, before)
-        wanted = {
+        placed = {
             (split, part): examples[is_on & (places.splits == k) & (places.parts == part)]
             for k, split in enumerate(SPLITS)
             for part in range(n_partitions)
         }
-        return n_partitions, wanted
+        return n_partitions, placed
 
     def _places(self, examples: Integers, codes: Integers, n_partitions: int, before: Sequence[TaskBlock]) -> Places:
         fractions = self._specification["validation_fraction"], self._specification["test_fraction"]
@@ -202,7 +202,7 @@ class _Packing:
     def _finish(self, dataset_id: int, *, n_off: int, n_changed: int) -> None:
         """Measure the training rows of kept and new blocks alike, and hand over what was found."""
         fields, target, checksums = self._measured(dataset_id)
-        found = version_facts(fields, target, {}) | {
+        facts = version_facts(fields, target, {}) | {
             "block_rows": self._block_rows,
             "row_key": "example_id::text",
             "checksums": [checksums[part] for part in range(max(checksums) + 1)],
@@ -210,7 +210,7 @@ class _Packing:
             "n_changed": n_changed,
             "packing_seconds": time.monotonic() - self._started,
         }
-        self._session.run(FINISH, dataset_id, self._task_id, json.dumps(found))
+        self._session.run(FINISH, dataset_id, self._task_id, json.dumps(facts))
 
     def _measured(self, dataset_id: int) -> tuple[list[Field], Target, Counter[int]]:
         n_rows = self._session.row(N_TRAINING_ROWS, dataset_id)

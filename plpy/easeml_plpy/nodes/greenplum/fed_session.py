@@ -72,13 +72,13 @@ class Fed:
         grouped: dict[tuple[str, int], list[Piece]] = {}
         for piece in sorted(pieces, key=lambda piece: piece[:3]):
             grouped.setdefault((piece.kind, piece.owner), []).append(piece)
-        told = json.loads(context)
-        return cls(grouped, dict(_known_states(told)), cls.registered_in(told))
+        opened = json.loads(context)
+        return cls(grouped, dict(_known_states(opened)), cls.registered_in(opened))
 
     @staticmethod
-    def registered_in(told: Mapping[str, Any]) -> dict[str, Row]:
+    def registered_in(opened: Mapping[str, Any]) -> dict[str, Row]:
         """Return the architectures of installed packages that the control server told of, by name."""
-        return {row["architecture"]: _as_text(row) for row in told["registered"]}
+        return {row["architecture"]: _as_text(row) for row in opened["registered"]}
 
     def rows(self, statement: Statement[Any], values: Sequence[Any]) -> Iterable[Row] | None:
         """Return the rows of a statement that units execute, None for any other."""
@@ -135,10 +135,10 @@ ANSWERS: dict[str, Callable[[Fed, Sequence[Any]], Iterable[Row]]] = {
 }
 
 
-def _known_states(told: Mapping[str, Any]) -> Iterator[tuple[int, KnownState]]:
+def _known_states(opened: Mapping[str, Any]) -> Iterator[tuple[int, KnownState]]:
     """Return the state that a unit starts from, and those of which an ensemble is made."""
-    candidates = [] if told["composition"] is None else told["composition"]["candidates"]
-    for state in [*([told["state"]] if told["state"] is not None else []), *candidates]:
+    candidates = [] if opened["composition"] is None else opened["composition"]["candidates"]
+    for state in [*([opened["state"]] if opened["state"] is not None else []), *candidates]:
         yield state["checkpoint_id"], KnownState(state["n_bytes"], state["sha256"])
 
 
