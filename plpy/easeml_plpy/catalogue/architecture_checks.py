@@ -38,7 +38,7 @@ N_ROWS = 6
 def check_architecture(
     session: Session, name: str, entry_point: str, descriptions: str, hyperparameters: str, summary: str
 ) -> str:
-    """Return what is to be registered as JSON, once it has worked for each program. Raises InvalidArgument and others.
+    """Return the declaration to register as JSON, if it works for each program. Raises InvalidArgument and others.
 
     descriptions: what easeml.describe_program said of the programs, a JSON array.
     """
@@ -122,7 +122,7 @@ def _hyperparameter(entry: object, path: str) -> Hyperparameter:
 
 
 def _check_limits(entry: Mapping[str, Any], path: str) -> None:
-    """Raise InvalidArgument unless the legal values are said: bounds of numbers, choices of words."""
+    """Raise InvalidArgument unless legal values are declared: bounds of numbers, choices of words."""
     low, high = entry.get("low"), entry.get("high")
     numbers = [bound for bound in (low, high) if isinstance(bound, int | float) and not isinstance(bound, bool)]
     if entry["kind"] in BOUNDED and (len(numbers) < 2 or not numbers[0] <= numbers[1]):

@@ -116,14 +116,10 @@ def _offered(session: Session) -> list[Architecture]:
     return [candidate for candidate in _all(session) if not candidate.is_derived]
 
 
-def _ours() -> list[Architecture]:
-    return [candidate for candidate in ARCHITECTURES.values() if not candidate.is_derived]
-
-
 @lru_cache(maxsize=64)  # every run on a dataset asks the same
 def _fits_of_ours(task: Task) -> Mapping[str, str | None]:
     """Return by name why an architecture of ours does not fit, or None."""
-    return {candidate.name: fits(candidate, task) for candidate in _ours()}
+    return {ours.name: fits(ours, task) for ours in ARCHITECTURES.values() if not ours.is_derived}
 
 
 @entry_point(for_tenants=True)

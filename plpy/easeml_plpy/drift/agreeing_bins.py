@@ -1,4 +1,4 @@
-"""The combination of what nodes found about their rows: the same bins and the same counts as on one server.
+"""Combines the answers of nodes about their rows into the bins and counts that one server would find.
 
 The edges between bins are tenths of the training numbers of all nodes. No node reveals its numbers: for each tenth, all
 nodes count how many of theirs are no greater than a candidate, and bisection narrows the candidates until one is left.
@@ -29,7 +29,7 @@ from easeml_plpy.server.value_types import Told
 
 @entry_point()
 def settle_drift(session: Session, step: str, told: str) -> str:
-    """Return what follows from a step as JSON."""
+    """Combine the answers of all nodes to a step; return what the next step needs, as JSON."""
     return json.dumps(STEPS[step](session, json.loads(told)))
 
 
@@ -103,7 +103,7 @@ def _halved(tenth: Sequence[int], n_below: Mapping[int, int]) -> list[int]:
 
 
 def _with_thresholds(columns: Sequence[Mapping[str, Any]]) -> Told:
-    """Return the columns with what is to be asked next; a column whose tenths are found has its edges."""
+    """Return the columns, and the numbers that nodes compare next; a column whose tenths are settled has its edges."""
     thresholds, settled = {}, []
     for number, column in enumerate(columns):
         tenths = column.get("tenths", [])
@@ -118,7 +118,7 @@ def _with_thresholds(columns: Sequence[Mapping[str, Any]]) -> Told:
 
 
 def _counts(session: Session, message: Told) -> Told:
-    """Settle how the training rows of all nodes are spread."""
+    """Add up the training rows of all nodes by bin."""
     counted = zip(*(answer["counts"] for answer in message["found"]), strict=True)
     trained = [np.sum(counts, axis=0).tolist() for counts in counted]
     bins = [{**column, "trained": counts} for column, counts in zip(message["bins"], trained, strict=True)]
@@ -126,7 +126,7 @@ def _counts(session: Session, message: Told) -> Told:
 
 
 def _rows(session: Session, message: Told) -> Told:
-    """Return what easeml.drift does."""
+    """Return the rows of easeml.drift."""
     encoder = datasets.dataset(session, message["dataset_id"]).encoder
     compared, bins = compared_columns(encoder, has_target=message["has_target"]), bins_from(message["bins"])
     seen: dict[float | None, list[Seen]] = {}

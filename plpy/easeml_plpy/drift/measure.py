@@ -30,7 +30,7 @@ SHOWN_CHARACTERS = 100
 MOST_UNSEEN = 1_000
 """New categories of a column that are remembered at once."""
 GONE_SHARE = 0.01
-"""Of the training rows: rarer categories may be missing by chance."""
+"""Share of the training rows: rarer categories may be missing by chance."""
 
 ENCODER: Statement[str] = Statement("SELECT encoder FROM easeml.datasets WHERE dataset_id = $1", ("int8",), only_column)
 
@@ -52,7 +52,7 @@ class Seen:
             self._forget_rare()
 
     def merge(self, other: Seen) -> None:
-        """Add what others have counted over the same bins."""
+        """Add counts over the same bins."""
         self.counts = self.counts + other.counts
         self.n_unseen += other.n_unseen
         self.unseen.update(other.unseen)

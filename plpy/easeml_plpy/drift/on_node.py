@@ -6,7 +6,6 @@ The steps of one comparison are calls of one session, which keeps the columns in
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -66,7 +65,7 @@ BLOCK = Statement(
 
 @entry_point(of=NodeSession)
 def drift_on_node(session: Session, step: str, told: str) -> str:
-    """Do a step; return what it found as JSON."""
+    """Do a step; return its answer as JSON."""
     order = json.loads(told)
     bind("cpu", 1, job_limit_bytes(session, order))
     return json.dumps(STEPS[step](session, order))
@@ -157,14 +156,13 @@ def bins_from(settled: Sequence[Told]) -> list[Bins]:
     return [
         CategoryBins(np.array(column["place"]), np.array(column["seen"]), np.array(column.get("trained", [])))
         if "place" in column
-        else NumberBins(np.array(column["edges"], float), *_ends(column), np.array(column.get("trained", [])))
+        else NumberBins(
+            np.array(column["edges"], float),
+            *(column["ends"] or (np.inf, -np.inf)),
+            np.array(column.get("trained", [])),
+        )
         for column in settled
     ]
-
-
-def _ends(column: Told) -> tuple[float, float]:
-    low, high = column["ends"] or (np.inf, -np.inf)
-    return low, high
 
 
 def _count_trained(session: Session, message: Told) -> Told:
@@ -187,14 +185,10 @@ def _count_new(session: Session, message: Told) -> Told:
     seen = count_rows(chunks, bins, zeros)
     return {
         "periods": [
-            [period, [[column.counts.tolist(), column.n_unseen, _commonest(column.unseen)] for column in columns]]
+            [period, [[column.counts.tolist(), column.n_unseen, column.unseen.most_common()] for column in columns]]
             for period, columns in seen.items()
         ]
     }
-
-
-def _commonest(unseen: Counter[str]) -> list[tuple[str, int]]:
-    return unseen.most_common()
 
 
 STEPS: Mapping[str, Callable[[Session, Told], Told]] = {

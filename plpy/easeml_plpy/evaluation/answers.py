@@ -174,7 +174,7 @@ def _answers(session: Session, examined: Examined, split: str) -> Answers:
 
 
 def _answers_of_nodes(session: Session, examined: Examined, split: str) -> Answers:
-    """Return what nodes have answered for the rows of a split that lie there."""
+    """Return the answers that nodes have sent for their rows of a split."""
     data = datasets.dataset(session, examined.dataset_id)
     n_outputs = data.task().n_outputs
     outputs, targets = [np.zeros((0, n_outputs))], [np.zeros(0, np.int32)]

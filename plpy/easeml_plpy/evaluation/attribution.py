@@ -17,7 +17,7 @@ from easeml_plpy.server.value_types import Array
 
 INDEXES_AT_ONCE = 1 << 21
 BYTES_AT_ONCE = 1 << 28
-"""Of mixed rows: those of large images are few at a time."""
+"""Bytes of mixed rows at a time: few of them if images are large."""
 
 
 class Attribution(NamedTuple):

@@ -32,7 +32,7 @@ from easeml_plpy.units.outputs import measurable_on
 
 N_BACKGROUND_ROWS = 100
 N_ROWS, N_ORDERS = 2000, 100
-"""Rows that are drawn, and orders of the inputs, where the caller leaves it open and rows are not wide."""
+"""Default numbers of sampled rows and of orders of the inputs; fewer if rows are wide."""
 MOST_ROWS, MOST_ORDERS = 1_000_000, 100_000
 LEAST = 10
 MOST_NUMBERS = 1 << 25
@@ -59,14 +59,14 @@ EXPLAINED: Statement[str] = Statement(
 
 
 def explain(question: Question) -> Iterable[Row]:
-    """Return the inputs with what they are worth for a metric on held-out rows: now, or as nodes have found."""
+    """Return the importance of each input for a metric on held-out rows: computed here, or by the nodes before."""
     if question.examined.is_elsewhere:
         return _explained_by_nodes(question, "explain_on_nodes")
     return explained(question)
 
 
 def explain_row(question: Question) -> Iterable[Row]:
-    """Return what each input of one row adds to the answer: now, or as nodes have found, if that takes their rows."""
+    """Return what each input of one row adds to the answer: computed here, or by the nodes if that takes their rows."""
     if question.examined.is_elsewhere and _exact(restored(question.session, question.examined)) is None:
         return _explained_by_nodes(question, "explain_row_on_nodes")
     return explained_row(question)
@@ -88,7 +88,7 @@ def _explained_by_nodes(question: Question, procedure: str) -> Iterable[Row]:
 
 
 def explained(question: Question) -> Iterable[Row]:
-    """Yield the inputs with what they are worth for a metric on held-out rows that are here."""
+    """Yield the importance of each input for a metric on held-out rows of this server."""
     score, sign = _score(question)
     split = question.split()
     n_repeats, seed = question.count("n_repeats", 1, 1000), question.count("seed", 0, 2**32 - 1)

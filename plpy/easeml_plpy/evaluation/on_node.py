@@ -1,4 +1,4 @@
-"""On a node: a trial's answers for the held-out rows that lie here, block by block, as `answers` computes them, and the
+"""On a node: a trial's answers for the held-out rows on this node, block by block, as `answers` computes them, and the
 inputs that it relies on, for these rows or for one row, as `explain` finds them.
 """
 

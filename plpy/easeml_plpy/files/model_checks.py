@@ -41,12 +41,12 @@ from easeml_plpy.trainers.contract import Blueprint
 from easeml_plpy.trainers.ensemble import names_of
 
 MOST_NUMBERS = 1 << 22
-"""Of an encoded row."""
+"""The most numbers in an encoded row."""
 MOST_EPOCHS = 1_000_000
 MOST_FOLDS = 20
 MEASURED = frozenset({*METRICS, "n_rows", "metric_value", "n_classes", "metric_error"})
 BROKEN = (AttributeError, LookupError, OverflowError, RuntimeError, TypeError, ValueError)
-"""What reading something else than what was expected ends in."""
+"""Errors that reading unexpected content raises."""
 HINT = "Export the trial again where it was trained."
 
 

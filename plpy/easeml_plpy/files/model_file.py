@@ -60,7 +60,8 @@ class ModelFile:
         """Return the file. Raises CorruptCheckpoint."""
         header, tensors = _split(self.state)
         _metadata(header).pop(_MODEL, None)
-        return _written(header, tensors, _text(asdict(self.document)))
+        text = json.dumps(asdict(self.document), sort_keys=True, allow_nan=False, separators=(",", ":"))
+        return _written(header, tensors, text)
 
     @classmethod
     def from_bytes(cls, contents: Payload) -> ModelFile:
@@ -126,10 +127,6 @@ def _joined(header: Mapping[str, Any], tensors: bytes) -> bytes:
     text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
     padded = text.ljust(-(-len(text) // 8) * 8)
     return b"".join((_LENGTH.pack(len(padded)), padded, tensors))
-
-
-def _text(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, sort_keys=True, allow_nan=False, separators=(",", ":"))
 
 
 def _refuse_constant(word: str) -> NoReturn:

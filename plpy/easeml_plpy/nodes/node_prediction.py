@@ -1,4 +1,4 @@
-"""On a node: prediction for tables that lie here, with a state that the control server has sent.
+"""On a node: prediction for its tables, with a state that the control server has sent.
 
 The tables are read under the rules of packing: only plain tables that a role of the asker's name may read. The output
 is a new table, so that no trigger runs with the rights of the service.

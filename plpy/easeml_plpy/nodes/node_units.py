@@ -153,7 +153,7 @@ def pilot(session: Session, unit: str, context: str) -> str:
 
 
 class _Stored:
-    """The new state of a unit under the number in the order; `told` is what the control server is sent about it."""
+    """The new state of a unit under the number in the order; `report` describes it to the control server."""
 
     def __init__(self, session: Session, order: Unit, checkpoint_id: int) -> None:
         self._session, self._order, self._checkpoint_id = session, order, checkpoint_id

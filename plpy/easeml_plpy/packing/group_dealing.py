@@ -129,17 +129,14 @@ def deal_groups(session: Session, column: str, seed: int, bins: Sequence[Bin], *
             [place.fold for place in places],
         )
     if n_groups < len(bins):
+        kind = "splits" if all(share.fold is None for share in bins) else "folds and test rows"
         raise InvalidData(
-            f"group_column: column {column!r} makes {n_groups} groups, and {len(bins)} {_kind(bins)} need one each",
+            f"group_column: column {column!r} makes {n_groups} groups, and {len(bins)} {kind} need one each",
             hint="Leave group_column out, or name a column with more values.",
         )
     for number in sorted(set(range(len(bins))) - used):
         session.run(MOVE_GROUP, bins[number].split, bins[number].fold)
     _tell_large(session, column, bins)
-
-
-def _kind(bins: Sequence[Bin]) -> str:
-    return "splits" if all(share.fold is None for share in bins) else "folds and test rows"
 
 
 def _batches(groups: Iterator[Group]) -> Iterator[list[Group]]:

@@ -34,9 +34,9 @@ from easeml_plpy.server.value_types import Array
 
 HELD_BYTES = 256 << 20
 ROW_BYTES = 256
-"""That the key, the label and the place of a row take beside its image."""
+"""Memory that a row's key, label and place take beside its image."""
 MOST_PAGE_ROWS = 291
-"""That a page of the server can hold."""
+"""The most rows that a page of the server can hold."""
 LARGEST_CHUNK = 512 << 20
 
 

@@ -1,7 +1,7 @@
-"""Rows of easeml_rows that are split at random, placed by numpy: the server would sort all of them three times more.
+"""Placing of rows that are split at random, by numpy: the server would sort all of easeml_rows three more times.
 
-What makes a row's place is read as two arrays, and the places go back as one. The arrays stay in a temporary table
-meanwhile, since it is their order that says which place is of which row.
+The session reads shuffle keys and label ranks as two arrays, and writes the places back as one. A temporary table keeps
+the arrays meanwhile, because their order assigns each place to its row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from easeml_plpy.packing.random_places import are_filled, places_in_split, split
 from easeml_plpy.server.session import Command, Session, Statement
 
 MOST_ROWS = 4 << 20
-"""They take 64 bytes each in the session's memory for a moment, 256 MB in all."""
+"""Each row takes 64 bytes of the session's memory for a moment, 256 MB in all."""
 NEW_ORDER = "CREATE TEMPORARY TABLE easeml_order (row tid, split text, part integer, position integer) ON COMMIT DROP"
 NEW_ARRAYS = """
 CREATE TEMPORARY TABLE easeml_arrays (rows tid[], k bigint[], ranks bigint[]) ON COMMIT DROP;

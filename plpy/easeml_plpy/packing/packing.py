@@ -54,7 +54,7 @@ from easeml_plpy.server.value_types import Array
 
 AS_NULL = "Turn them into NULL in a view."
 BYTES_AT_ONCE, BLOCKS_AT_ONCE = 512 << 10, 64
-"""Blocks are inserted together until they are that large, or that many."""
+"""Limits of one insertion: bytes, and blocks."""
 
 
 INSERT_BLOCK = Command(
@@ -87,7 +87,7 @@ FINISH_DATASET = Command("SELECT easeml.request('finish_dataset', $1)", ("jsonb"
 @entry_point(returns_failure=True)
 def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     """Pack the source of a dataset that this transaction has begun; return the number of rows."""
-    started = time.monotonic()  # a duration for the record, no decision hangs on it
+    started = time.monotonic()  # recorded as a duration; no decision depends on it
     request = begun_dataset(session, dataset_id)
     columns = columns_of.read_columns(session, request.relation)
     check_columns(request, columns)
@@ -207,14 +207,14 @@ class _Packing:
         return statistics
 
     def _insert(self, blocks: Sequence[tuple[SqlValue, ...]]) -> None:
-        """Insert blocks; a large one comes alone, and passes through no array."""
+        """Insert blocks; a large one is inserted alone, without an array."""
         if len(blocks) == 1:
             self._session.run(INSERT_BLOCK, self._dataset_id, *blocks[0])
         elif blocks:
             self._session.run(INSERT_BLOCKS, self._dataset_id, *map(list, zip(*blocks, strict=True)))
 
     def finish(self, statistics: PackingStatistics, started: float) -> None:
-        """Pass on the results of packing: easeml counts the rows itself, and from then on nobody can add to them."""
+        """Finish the dataset: easeml counts the rows itself, and from then on nobody can add any."""
         fields = statistics.fields(self._inputs)
         finished = version_facts(fields, statistics.measured_target(self._target), self._facts, self._n_folds) | {
             "dataset_id": self._dataset_id,

@@ -37,7 +37,7 @@ from easeml_plpy.server.value_types import Array
 
 INTEGERS = frozenset({"int2", "int4", "int8"})
 BlockFacts: TypeAlias = dict[str, Array]
-"""What one block of training rows adds to the statistics, by name; blocks that lie elsewhere send it."""
+"""What one block of training rows adds to the statistics, by name; packing on nodes sends it."""
 
 
 class PackingStatistics:

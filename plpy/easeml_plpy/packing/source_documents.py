@@ -1,4 +1,4 @@
-"""Columns of JSON while they are packed: each key of the objects in the training rows becomes an input of its own."""
+"""Columns of JSON while they are packed: each key of the objects in the training rows becomes a separate input."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ FEW_LABELS, MANY_LABELS, SHARE_OF_LABELS = 10, 30, 1 / 20
 REALS = {"float4", "float8", "numeric"}
 C_ORDERED = {"text", "varchar", "bpchar"}
 PAST_A_LIMIT = "54000"
-"""SQLSTATE of what the server is too small for."""
+"""SQLSTATE of a row that exceeds a limit of the server, such as its page."""
 
 
 class RowsSql(NamedTuple):

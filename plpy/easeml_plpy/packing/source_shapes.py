@@ -42,14 +42,12 @@ def shaped_fields(request: PackRequest, inputs: Sequence[Field], facts: Mapping[
     n_tensors = sum(isinstance(field, TensorField) for field in inputs)
     if request.input_shape is not None and n_tensors != 1:
         raise InvalidArgument(f"input_shape: expected exactly one array or bytea among the inputs, got {n_tensors}")
-    return [
-        _with_shape(field, request.input_shape, facts[k]) if isinstance(field, TensorField) else field
-        for k, field in enumerate(inputs)
-    ]
-
-
-def _with_shape(field: TensorField, shape: tuple[int, ...] | None, facts: ShapeFacts) -> TensorField:
-    return _shaped_array(field, shape, facts) if field.is_array else _shaped_bytes(field, shape, facts)
+    fields = list(inputs)
+    for k, field in enumerate(inputs):
+        if isinstance(field, TensorField):
+            shaped = _shaped_array if field.is_array else _shaped_bytes
+            fields[k] = shaped(field, request.input_shape, facts[k])
+    return fields
 
 
 def _read_sizes(session: Session, k: int) -> ShapeFacts:

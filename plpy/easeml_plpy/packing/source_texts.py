@@ -21,15 +21,15 @@ from easeml_plpy.server.session import Session
 
 MOST_CATEGORIES = 4_096
 ALL_CATEGORIES = 1 << 16
-"""Entries of all dictionaries together, so that the encoder stays small."""
+"""Limit for the entries of all dictionaries together: the encoder has to stay small."""
 MOST_CATEGORY_CHARACTERS = 200
 SEVERAL_WORDS = 2.5
 COLUMNS_AT_ONCE = 100
-"""Columns whose facts a query returns, since a row of the server cannot hold those of all."""
+"""Columns per query: one row of the server cannot hold the facts of all columns."""
 N_SAMPLED = 2_000
 LEAST_IDENTIFIED_ROWS = 50
 IDENTIFIER = "^([[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}|[[:xdigit:]]{16,}|[[:alpha:]]{0,6}[-_#]?[0-9]+)$"
-"""Of texts that name rows and say nothing about them: UUIDs, numbers with a common beginning, hashes."""
+"""Texts that name rows and carry no information about them: UUIDs, numbers with a common beginning, hashes."""
 
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class TextFacts:
 
     @property
     def is_identifier(self) -> bool:
-        """Whether each row has a text of its own that looks like a number or a hash."""
+        """Whether each row has a different text that looks like a number or a hash."""
         is_unique = self.n_distinct == self.n_known >= LEAST_IDENTIFIED_ROWS
         return is_unique and self.identifier_share > 0.95
 
@@ -128,7 +128,7 @@ def text_sums(session: Session, value: str) -> list[int]:
 
 
 def facts_from(sums: Sequence[int], n_distinct: int) -> TextFacts:
-    """Return the facts of texts that lie in several places, from sums over all of them."""
+    """Return the facts of texts from sums over all training rows, on one server or several."""
     n_known, *totals = sums
     return TextFacts(n_known, n_distinct, *(total / max(n_known, 1) for total in totals))
 

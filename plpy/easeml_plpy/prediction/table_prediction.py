@@ -47,7 +47,7 @@ ELEMENTS = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}
 
 PREDICT = {Session.schema: "predict_packed", NodeSession.schema: "predict_packed_on_node"}
 MOST_PROBABILITIES = 1 << 18
-"""That are written as JSON at once."""
+"""The most probabilities that are written as JSON at once."""
 
 # One statement over the whole source: some thousand rows at a time are packed, predicted and written with their keys.
 FILL = """

@@ -19,7 +19,7 @@ from easeml_plpy.server.errors import ShapeMismatch
 from easeml_plpy.server.value_types import JSON, Array, shown
 
 MOST_OBJECTS = 10_000
-"""Of a series or a tree."""
+"""Limits of a series or a tree."""
 GREATEST_REAL = float(np.finfo(np.float32).max)
 
 Tensors: TypeAlias = Sequence[tuple[str, Sequence[int]]]

@@ -109,11 +109,11 @@ def pack_task(session: Session, task_id: int) -> int:
 
 
 class _Packing:
-    """One version of a task on its way."""
+    """A version of a task while it is packed."""
 
     def __init__(self, session: Session, task_id: int) -> None:
         self._session, self._task_id = session, task_id
-        self._started = time.monotonic()  # a duration for the record, no decision hangs on it
+        self._started = time.monotonic()  # recorded as a duration; no decision depends on it
         self._task = session.row(TASK, task_id)
         self._specification: dict[str, Any] = json.loads(self._task.specification)
         self._rows = ExampleRows(session, self._task.examples, self._specification, self._task.classes)
@@ -200,7 +200,7 @@ class _Packing:
         self._session.run(INSERT_BLOCK, dataset_id, self._task_id, *place, *rows, inputs, targets)
 
     def _finish(self, dataset_id: int, *, n_off: int, n_changed: int) -> None:
-        """Measure the training rows of kept and new blocks alike, and hand over what was found."""
+        """Measure the training rows of kept and new blocks alike, and record the facts of the version."""
         fields, target, checksums = self._measured(dataset_id)
         facts = version_facts(fields, target, {}) | {
             "block_rows": self._block_rows,

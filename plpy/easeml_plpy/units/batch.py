@@ -29,7 +29,7 @@ from easeml_plpy.units.training import refuse_part
 from easeml_plpy.units.units import Unit, UnitContext, open_unit, trial_to_blame
 
 HELD = "55P03"
-"""SQLSTATE of rows that somebody's open transaction holds."""
+"""SQLSTATE of rows that an open transaction has locked."""
 ToldError = dict[str, str | None]
 
 
@@ -98,9 +98,7 @@ class _Batch:
 
     @contextmanager
     def blaming(self, trial_id: int) -> Iterator[None]:
-        """Keep the error of one member inside, so that the others continue. An error that is no member's fault passes
-        through.
-        """
+        """Record the error of one member, so that the others continue; let an error pass that is no member's fault."""
         try:
             yield
         except Exception as error:

@@ -149,7 +149,7 @@ OPEN_UNIT = Statement(
 )
 COUNT_SLOTS: Statement[int] = Statement("SELECT count(*) AS n_slots FROM easeml.slots", (), only_column)
 COUNT_HOLDS_SECONDS = 1.0
-"""As long as anybody's snapshot is old, each count goes through what all units since have written there."""
+"""An old snapshot keeps dead row versions, and each count must skip them."""
 RECORD_START: Statement[Instant] = Statement(
     "UPDATE easeml.slots SET start_seconds = start_seconds || jsonb_build_object($2, $3) WHERE slot_id = $1"
     " RETURNING clock_timestamp()",

@@ -24,7 +24,7 @@ WORK: dict[str, Callable[[Session, str, str], str]] = {
     "evaluate_round": evaluate_round,
 }
 Worked = tuple[int | str | bytes | None, ...]
-"""checkpoint_id, chunk_number, trial_id, lease_number, n_bytes, sha256, bytes; what is told stands in the first row."""
+"""checkpoint_id, chunk_number, trial_id, lease_number, n_bytes, sha256, bytes; the report, in the first row."""
 
 
 def work_on_segment(

@@ -1,10 +1,9 @@
-"""On a node: blocks put together from the pieces that nodes have sent, and what they add to the statistics."""
+"""On a node: assembles blocks from the pieces that nodes have sent, and computes what each adds to the statistics."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -44,12 +43,13 @@ NEW_FACTS = Command("INSERT INTO pg_temp.easeml_facts VALUES ($1, $2, $3)", ("in
 
 
 def assemble(session: Session, message: Told) -> dict[str, Any]:
-    """Write the blocks of the own partitions; return their sizes and checksums. Raises InvalidData."""
+    """Write the blocks of this node's partitions; return their sizes and checksums. Raises InvalidData."""
     assembly = _Assembly(session, message)
     session.execute("CREATE TEMPORARY TABLE easeml_facts (part integer, block integer, facts bytea) ON COMMIT DROP")
     sent = session.each(PIECES, message["parts"], at_once=4)
-    for block in _blocks(heapq.merge(sent, pieces_for(session, message, is_own=True), key=_place)):
-        assembly.write(block)
+    pieces = heapq.merge(sent, pieces_for(session, message, is_own=True), key=_place)
+    for _, block in itertools.groupby(pieces, key=_place):
+        assembly.write(list(block))
     let_go(session)
     for part in message["parts"]:
         session.run(NEW_PART, message["dataset_id"], part)
@@ -58,11 +58,6 @@ def assemble(session: Session, message: Told) -> dict[str, Any]:
 
 def _place(piece: Piece) -> tuple[str, int, int]:
     return piece.split, piece.part, piece.block
-
-
-def _blocks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    for _, group in itertools.groupby(pieces, key=_place):
-        yield list(group)
 
 
 class _Assembly:

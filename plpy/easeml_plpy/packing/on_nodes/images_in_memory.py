@@ -1,10 +1,10 @@
 """Labelled images that fit into the memory of the nodes' sessions: each node keeps its own, and the control server
 deals them by numbers alone.
 
-The way of one server (image_rows.py), cut in two. A node reads its rows and tells of each the hash, the key of the
-shuffle and the label. The control server returns of each the place. No row passes through a temporary table but those
-that go to another node. In all other cases (rows of some other kind, more than fit, a class with few rows) the steps
-with tables follow, which also say what is wrong.
+The way of one server (image_rows.py), cut in two. A node reads its rows and sends the hash, the shuffle key and the
+label of each. The control server returns their places. Only rows that go to another node pass through a temporary
+table. In all other cases (rows of some other kind, more than fit, a class with few rows) the steps with tables follow,
+which also say what is wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from easeml_plpy.server.session import Kept, Session
 from easeml_plpy.server.value_types import Array, Told
 
 MOST_ROWS = 2 << 20
-"""On all nodes: they take 54 MB in what is told, 27 bytes each."""
+"""On all nodes together: each row takes 27 bytes of the messages, 54 MB in all."""
 TOLD_ROW = np.dtype([("hash", "<i8"), ("k", "<i8"), ("code", "<i4")])
 IN_ORDER = tuple(sorted(SPLITS))
 
@@ -46,8 +46,8 @@ HELD: Kept[Held] = Kept(Held)
 
 
 def hold(session: Session, message: Told) -> dict[str, Any]:
-    """Read the images of a node into its session; return what they are, and of each row what decides its place. Return
-    nothing if they cannot be held.
+    """Read the images of a node into its session; return facts about them and what decides the place of each row;
+    nothing if they do not fit.
     """
     opened = open_tables(session, message)
     if len(opened.tables) != 1:
@@ -76,7 +76,7 @@ def pieces_for(session: Session, message: Told, *, is_own: bool) -> Iterator[Pie
     held = session.kept(HELD)
     if held.images is None:
         return
-    if held.places is None or held.rows is None:  # told once
+    if held.places is None or held.rows is None:  # sent once
         places = array_from(message["row_places"], np.dtype("<i8"))
         held.rows = np.argsort(places)
         held.places = places[held.rows]

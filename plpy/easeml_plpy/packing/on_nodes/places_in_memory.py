@@ -25,7 +25,7 @@ RANKS = "SELECT row_number() OVER (ORDER BY l::{type}) AS rank FROM unnest($1) W
 
 
 def settle_images(session: Session, message: Told) -> dict[str, Any]:
-    """Return what `settle_source` returns, and the place of each row; or nothing, and the nodes have to use tables."""
+    """Return what `settle_source` returns, and the place of each row; nothing if the nodes have to use tables."""
     answers = message["found"]
     if not all("rows" in answer for answer in answers):
         return {}
@@ -50,7 +50,7 @@ def settle_images(session: Session, message: Told) -> dict[str, Any]:
 
 
 def rows_told(answer: Told) -> Array:
-    """Return what a node has told of its rows. Raises InvalidData if it cannot be true."""
+    """Return the hashes, shuffle keys and codes that a node sent. Raises InvalidData if its counts contradict them."""
     rows = array_from(answer["rows"], TOLD_ROW)
     codes = rows["code"]
     if not 0 < len(rows) == answer["n"] or codes.min() < 0 or codes.max() >= len(answer["labels"]):

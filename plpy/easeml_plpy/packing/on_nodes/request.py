@@ -1,4 +1,4 @@
-"""What the steps of packing tell one another: a JSON object that grows from step to step."""
+"""The message that the steps of packing pass on: a JSON object that grows from step to step."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def needed_columns(request: PackRequest) -> list[str]:
 
 
 def fields_json(fields: Sequence[Field]) -> list[Any]:
-    """Return inputs as they are told."""
+    """Return inputs as a message holds them."""
     return [field.to_json() for field in fields]
 
 
 def array_text(numbers: Array) -> str:
-    """Return an array as it is told."""
+    """Return an array as a message holds it."""
     return base64.b64encode(numbers.tobytes()).decode("ascii")
 
 

@@ -1,4 +1,4 @@
-"""On the control server: what all nodes found, put together as one server would have found it."""
+"""On the control server: combines the answers of all nodes into what one server would have found."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def begin(session: Session, message: Told) -> dict[str, Any]:
 
 
 def settle_source(session: Session, message: Told) -> dict[str, Any]:
-    """Return target, inputs and shapes; which partitions each node gets; and make the table for the narrow rows."""
+    """Create the table for the narrow rows, and return what `settled_source` returns."""
     settled = settled_source(session, message)
     if message["shuffle"] == "across":
         _make_narrow_table(session, pack_request(message), _types(pack_request(message), message))
@@ -224,5 +224,5 @@ def _with_dictionary(session: Session, message: Told, k: int, field: Field) -> F
 
 
 def facts_of(message: Told) -> dict[str, TextFacts]:
-    """Return what was found of columns of texts."""
+    """Return the facts about each column of texts."""
     return {column: TextFacts(**entry) for column, entry in message["facts"].items()}

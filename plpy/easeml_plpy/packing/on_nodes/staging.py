@@ -1,4 +1,4 @@
-"""On a node: its rows in a temporary table, and what they are; then their places, or the ones it finds for itself."""
+"""On a node: copies its rows to a temporary table, reads facts about them, and places the rows that stay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from easeml_plpy.server.value_types import Told
 
 
 def stage(session: Session, message: Told) -> dict[str, Any]:
-    """Copy the rows; return what they are: how many, the types of the columns, labels, shapes."""
+    """Copy the rows; return their number, the types of the columns, labels and shapes."""
     let_go(session)
     opened = open_tables(session, message)
     request, columns, inputs = opened.wanted, opened.columns, opened.inputs
