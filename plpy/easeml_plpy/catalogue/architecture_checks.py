@@ -166,8 +166,7 @@ def try_out(session: Session, chosen: Architecture, task: Task) -> None:
     rows, targets = _rows(task)
     with _named(session, chosen, task):
         live = trainer.start(chosen, config, task, n_steps_total=2, seed=0)
-        outputs = live.outputs(rows)
-        _check_shape(chosen, task, outputs.shape)
+        _check_shape(chosen, task, live.outputs(rows).shape)
         live.train(rows, targets, seed=0, pause=lambda: None)
         resumed = trainer.resume(chosen, config, task, live.dump())
         answers = live.outputs(rows), resumed.outputs(rows)

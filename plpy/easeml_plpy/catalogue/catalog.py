@@ -153,5 +153,4 @@ def fitting_architectures(
         defaults = DEFAULTS_OF_TREES if n_links else DEFAULTS_OF_SERIES
     elif sum(reasons[name] is None for name in defaults) < 2:
         defaults = ("linear", "mlp")
-    names = dict.fromkeys((*defaults, *reasons))
-    return [(name, reasons[name], name in defaults) for name in names]
+    return [(name, reasons[name], name in defaults) for name in dict.fromkeys((*defaults, *reasons))]

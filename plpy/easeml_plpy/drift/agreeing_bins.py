@@ -107,9 +107,9 @@ def _with_thresholds(columns: Sequence[Mapping[str, Any]]) -> Told:
     thresholds, settled = {}, []
     for number, column in enumerate(columns):
         tenths = column.get("tenths", [])
-        asked = sorted({(low + high) // 2 for _, low, high in tenths if low < high})
-        if asked:
-            thresholds[str(number)] = asked
+        candidates = sorted({(low + high) // 2 for _, low, high in tenths if low < high})
+        if candidates:
+            thresholds[str(number)] = candidates
         elif tenths:
             edges = np.unique([number_of(low) for _, low, _ in tenths]).tolist()
             column = {"ends": column["ends"], "edges": edges}

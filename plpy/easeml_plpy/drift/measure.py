@@ -135,8 +135,7 @@ def count_rows(chunks: Iterator[Chunk], bins: Sequence[Bins], zeros: Sequence[Ar
 def rows_of(compared: Sequence[Compared], bins: Sequence[Bins], seen: Sequence[Seen]) -> Iterator[dict[str, Any]]:
     for column, column_bins, counted in zip(compared, bins, seen, strict=True):
         n_rows, trained = int(counted.counts.sum()), column_bins.trained
-        index = stability_index(trained, counted.counts)
-        chance = chance_index(trained, counted.counts)
+        index, chance = stability_index(trained, counted.counts), chance_index(trained, counted.counts)
         yield {
             "input": column.column,
             "kind": kind_of(column),

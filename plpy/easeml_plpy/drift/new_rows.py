@@ -98,17 +98,17 @@ class Source:
 
     def _chunk(self, period: float | None, numbers: Iterator[Array], texts: Iterator[list[str | None]]) -> Chunk:
         columns: list[Array] = []
-        said: list[list[str | None] | None] = []
+        all_texts: list[list[str | None] | None] = []
         for field in self.compared:
             column_texts = next(texts) if isinstance(field, CategoricalField | TextField) else None
-            said.append(column_texts)
+            all_texts.append(column_texts)
             if isinstance(field, CategoricalField):
                 columns.append(codes_of(field, column_texts or ()))
             elif isinstance(field, TextField):
                 columns.append(values_of(field, coded(field, column_texts or ())))
             else:
                 columns.append(values_of(field, next(numbers)))
-        return Chunk(period, columns, said)
+        return Chunk(period, columns, all_texts)
 
     def counts(self, session: Session) -> Counts:
         """Return how many rows and periods there are."""

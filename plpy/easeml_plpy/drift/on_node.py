@@ -156,13 +156,14 @@ def bins_from(settled: Sequence[Told]) -> list[Bins]:
     return [
         CategoryBins(np.array(column["place"]), np.array(column["seen"]), np.array(column.get("trained", [])))
         if "place" in column
-        else NumberBins(
-            np.array(column["edges"], float),
-            *(column["ends"] or (np.inf, -np.inf)),
-            np.array(column.get("trained", [])),
-        )
+        else NumberBins(np.array(column["edges"], float), *_ends(column), np.array(column.get("trained", [])))
         for column in settled
     ]
+
+
+def _ends(column: Told) -> tuple[float, float]:
+    low, high = column["ends"] or (np.inf, -np.inf)
+    return low, high
 
 
 def _count_trained(session: Session, message: Told) -> Told:

@@ -193,8 +193,7 @@ def _of_additive(
 ) -> Attribution:
     """Return the exact values of columns, added up by feature."""
     task, target = served.data.task(served.view), served.data.encoder.target
-    inputs = served.data.encode(served.view, row)
-    margins = live.contributions(inputs)[0]
+    margins = live.contributions(served.data.encode(served.view, row))[0]
     n_margins = len(margins)
     margin = margins[explained.output if n_margins > 1 else 0]
     if n_margins == 1 and task.n_outputs == 2 and explained.output == 0:

@@ -57,15 +57,15 @@ def roc_rows(answers: ClassAnswers, labels: Sequence[str]) -> Iterator[Row]:
 
 
 def calibration_rows(answers: ClassAnswers, labels: Sequence[str], n_bins: int) -> Iterator[Row]:
-    """Yield, for each class and each interval of its probability that has rows, what was said and what was seen."""
+    """Yield, for each class and each interval of its probability that has rows, its mean and the class's share."""
     from sklearn.calibration import calibration_curve
 
     for k in curve_classes(answers):
-        said = answers.probabilities[:, k].clip(0.0, 1.0)
-        seen, mean_said = calibration_curve(answers.hot[:, k], said, n_bins=n_bins)
+        predicted = answers.probabilities[:, k].clip(0.0, 1.0)
+        seen, means = calibration_curve(answers.hot[:, k], predicted, n_bins=n_bins)
         edges = np.linspace(0.0, 1.0, n_bins + 1)
-        counts = np.bincount(np.searchsorted(edges[1:-1], said), minlength=n_bins)  # as calibration_curve has it
-        for number, share, mean in zip(np.flatnonzero(counts).tolist(), seen.tolist(), mean_said.tolist(), strict=True):
+        counts = np.bincount(np.searchsorted(edges[1:-1], predicted), minlength=n_bins)  # as calibration_curve has it
+        for number, share, mean in zip(np.flatnonzero(counts).tolist(), seen.tolist(), means.tolist(), strict=True):
             yield {
                 "positive_class": labels[k],
                 "from_probability": number / n_bins,
@@ -112,11 +112,11 @@ def residual_rows(answers: NumberAnswers, keys: Sequence[str | None]) -> Iterato
 def answer_rows(answers: ClassAnswers, keys: Sequence[str | None], labels: Sequence[str]) -> Iterator[Row]:
     """Yield the class of each row, and what was answered."""
     codes = zip(answers.classes.tolist(), answers.predicted.tolist(), strict=True)
-    for key, (actual, predicted), said in zip(keys, codes, answers.probabilities.tolist(), strict=True):
+    for key, (actual, predicted), probabilities in zip(keys, codes, answers.probabilities.tolist(), strict=True):
         yield {
             "row_key": key,
             "actual": labels[actual],
             "predicted": labels[predicted],
-            "probability": said[predicted],
-            "probabilities": dict(zip(labels, said, strict=True)),
+            "probability": probabilities[predicted],
+            "probabilities": dict(zip(labels, probabilities, strict=True)),
         }

@@ -68,8 +68,8 @@ STAGED = "pg_temp.easeml_staged"
 def job_limit_bytes(session: Session, order: Told) -> int:
     """Return the memory limit of a job here: that of a slot of this node, at most that of a predicting session."""
     limit: int = order["limit"]["memory_limit_bytes"] or slot_share(order["limit"]["n_slots"])
-    given = session.kept(MEMORY)
-    return limit if given is None else min(limit, given)
+    session_limit = session.kept(MEMORY)
+    return limit if session_limit is None else min(limit, session_limit)
 
 
 def trial_on_node(session: Session, order: Told, restore: Restore) -> Served:
@@ -157,8 +157,7 @@ def _predict(session: Session, order: Told, output: str, encoder: Encoder) -> in
 
 def _keys(session: Session, order: Told, columns: Columns, encoder: Encoder, tables: Sequence[str]) -> list[str]:
     """Return the columns that say which row a prediction is for; the role may read them in each table."""
-    relation = session.row(RELATION, tables[0])
-    keys, _ = key_columns(session, relation, columns, encoder.inputs, order["key"])
+    keys, _ = key_columns(session, session.row(RELATION, tables[0]), columns, encoder.inputs, order["key"])
     types = {name: column.type for name, column in columns.items()}
     for table in tables:
         may_read(session, table, order["role"], keys)

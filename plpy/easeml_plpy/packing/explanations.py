@@ -54,8 +54,8 @@ def notices(fields: Sequence[Field], distinct: Sequence[str]) -> Iterator[str]:
         if columns:
             yield f"{_named(columns, 'is', 'are')} {lack}: nothing can be learnt from that"
     if distinct:
-        said = _named(distinct, "has", "have")
-        yield f"{said} another whole number in each row: leave out what only names rows, new rows have others"
+        inputs = _named(distinct, "has", "have")
+        yield f"{inputs} another whole number in each row: leave out what only names rows, new rows have others"
 
 
 def _named(columns: Sequence[str], one: str, several: str) -> str:

@@ -136,7 +136,7 @@ def deal_groups(session: Session, column: str, seed: int, bins: Sequence[Bin], *
         )
     for number in sorted(set(range(len(bins))) - used):
         session.run(MOVE_GROUP, bins[number].split, bins[number].fold)
-    _tell_large(session, column, bins)
+    _notify_large(session, column, bins)
 
 
 def _batches(groups: Iterator[Group]) -> Iterator[list[Group]]:
@@ -144,7 +144,7 @@ def _batches(groups: Iterator[Group]) -> Iterator[list[Group]]:
         yield batch
 
 
-def _tell_large(session: Session, column: str, bins: Sequence[Bin]) -> None:
+def _notify_large(session: Session, column: str, bins: Sequence[Bin]) -> None:
     """Send a notice that names groups larger than a split's target, which explains unexpected shares."""
     smallest = min(bins, key=lambda share: share.n_rows)
     large = session.rows(LARGE_GROUPS, smallest.n_rows)

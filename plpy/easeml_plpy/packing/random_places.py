@@ -54,11 +54,11 @@ def in_order(k: Array) -> Array:
     return np.argsort(k, kind="stable") if (ordered[1:] == ordered[:-1]).any() else order
 
 
-def _evenly(candidates: Bools, n_wanted: int) -> Bools:
+def _evenly(candidates: Bools, n_chosen: int) -> Bools:
     """Choose a number of candidates at even distances."""
     n = np.cumsum(candidates)
     n_all = max(int(n[-1]), 1)
-    chosen: Bools = candidates & (n * n_wanted // n_all > (n - 1) * n_wanted // n_all)
+    chosen: Bools = candidates & (n * n_chosen // n_all > (n - 1) * n_chosen // n_all)
     return chosen
 
 

@@ -86,7 +86,7 @@ def put_into_each_split(session: Session, sizes: SplitSizes) -> None:
         session.run(GIVE_BACK, split, sizes.of(split))
 
 
-def tell_missing(session: Session, target: LabelTarget, sizes: SplitSizes) -> None:
+def notify_missing(session: Session, target: LabelTarget, sizes: SplitSizes) -> None:
     """Send notices that name the classes that some split or fold has no row of, those with the fewest rows first."""
     sql = (
         f"SELECT {text_sql(target.type, 'label')} AS name, count(*) AS n_rows,"
@@ -101,10 +101,10 @@ def tell_missing(session: Session, target: LabelTarget, sizes: SplitSizes) -> No
             f" {_named([rare.shown(sizes.splits) for rare in missing])}"
         )
     if sizes.n_folds:
-        _tell_short(session, target, sizes.n_folds)
+        _notify_short(session, target, sizes.n_folds)
 
 
-def _tell_short(session: Session, target: LabelTarget, n_folds: int) -> None:
+def _notify_short(session: Session, target: LabelTarget, n_folds: int) -> None:
     sql = (
         f"SELECT {text_sql(target.type, 'label')} AS name, count(*) AS n_rows FROM pg_temp.easeml_dealt"
         f" WHERE split = 'train' GROUP BY label HAVING count(*) < {int(n_folds)} ORDER BY 2, 1"

@@ -78,7 +78,6 @@ def _keys_of(value: str) -> Statement[Key]:
 def _input(column: str, key: Key, value: str) -> Source:
     """Return the input that a key becomes: a number, if it never is a text."""
     name = f"{column}.{key.key}"
-    is_number = key.n_numbers == key.n_known - key.n_nested
-    kind = NumericField if is_number else CategoricalField
+    kind = NumericField if key.n_numbers == key.n_known - key.n_nested else CategoricalField
     field = kind(column=name, type="jsonb", within=column)
     return Source(field, member_sql(field, value))

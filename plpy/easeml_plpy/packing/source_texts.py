@@ -55,8 +55,7 @@ class TextFacts:
     @property
     def is_identifier(self) -> bool:
         """Whether each row has a different text that looks like a number or a hash."""
-        is_unique = self.n_distinct == self.n_known >= LEAST_IDENTIFIED_ROWS
-        return is_unique and self.identifier_share > 0.95
+        return self.n_distinct == self.n_known >= LEAST_IDENTIFIED_ROWS and self.identifier_share > 0.95
 
     @property
     def analyzer(self) -> str | None:

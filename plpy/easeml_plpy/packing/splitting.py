@@ -8,7 +8,7 @@ from easeml_plpy.columns.encoder import LabelTarget, Target
 from easeml_plpy.packing import memory_order
 from easeml_plpy.packing.dealing import SPLITS, SplitSizes, deal
 from easeml_plpy.packing.pack_request import PackRequest, SplitBy
-from easeml_plpy.packing.rare_classes import put_into_each_split, tell_missing
+from easeml_plpy.packing.rare_classes import notify_missing, put_into_each_split
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 from easeml_plpy.server.session import Session
 
@@ -64,7 +64,7 @@ def order_rows(session: Session, request: PackRequest, target: Target) -> None:
     if isinstance(target, LabelTarget):
         if request.split_by is None:
             put_into_each_split(session, sizes)
-        tell_missing(session, target, sizes)
+        notify_missing(session, target, sizes)
     if request.n_folds:
         session.execute(FOLDED.format(n_folds=int(request.n_folds)))
     else:
@@ -79,8 +79,7 @@ def split_sizes(request: PackRequest, n_rows: int, *, has_labels: bool) -> Split
     )
     if request.n_folds:
         n_validation = 0
-    n_train = n_rows - n_validation - n_test
-    return SplitSizes(n_train, n_validation, n_test, has_labels, request.n_folds or 0)
+    return SplitSizes(n_rows - n_validation - n_test, n_validation, n_test, has_labels, request.n_folds or 0)
 
 
 def check_splits(session: Session, request: PackRequest) -> int:

@@ -169,7 +169,7 @@ def open_serving(session: Session, dataset: str | None, trial_id: int | None) ->
     be_for_answers()
     choice, served = _chosen(session, asker, dataset, trial_id)
     if choice.passed_over:
-        _tell_choice(session, choice)
+        _warn_of_choice(session, choice)
     if choice.is_audited:
         session.run(LOG, choice.tenant, choice.dataset_name, asker, choice.serving_trial_id)
     crossing.served = served
@@ -200,7 +200,7 @@ def _check_client(session: Session) -> None:
         )
 
 
-def _tell_choice(session: Session, choice: _Choice) -> None:
+def _warn_of_choice(session: Session, choice: _Choice) -> None:
     """Warn that a bare name means datasets of several tenants."""
     names = [f"{choice.tenant}.{choice.dataset_name}", *(choice.passed_over or ())]
     session.warn(

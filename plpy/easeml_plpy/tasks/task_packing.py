@@ -133,8 +133,7 @@ class _Packing:
             self._store(dataset_id, block)
         on = examples[is_on]
         previous = np.concatenate([block.examples for block in before]) if before else np.zeros(0, np.int64)
-        n_off = len(examples) - len(on)
-        self._finish(dataset_id, n_off=n_off, n_changed=len(np.setxor1d(previous, on)))
+        self._finish(dataset_id, n_off=len(examples) - len(on), n_changed=len(np.setxor1d(previous, on)))
         return dataset_id
 
     def _examples(self) -> tuple[Integers, Integers, Any]:
@@ -172,8 +171,8 @@ class _Packing:
                 "the examples that are on are of fewer than two classes",
                 hint="Feed examples of another class, or switch some on.",
             )
-        given = self._specification
-        n_partitions = partitions_of(int(is_on.sum()), given["n_partitions"], self._task.newest_partitions)
+        requested = self._specification["n_partitions"]
+        n_partitions = partitions_of(int(is_on.sum()), requested, self._task.newest_partitions)
         places = self._places(examples, codes, n_partitions, before)
         if not check_places(places, is_on, n_partitions):
             n_partitions, places = 1, self._places(examples, codes, 1, before)

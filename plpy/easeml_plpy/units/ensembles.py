@@ -41,25 +41,23 @@ class _Choice(NamedTuple):
     n_epochs: int
 
 
-def composed_trial(
-    session: Session, composition: Composition, spec: TrialSpec, seed: int, device: str
-) -> EnsembleTrial:
+def composed_trial(session: Session, pool: Composition, spec: TrialSpec, seed: int, device: str) -> EnsembleTrial:
     """Return the ensemble of a trial: of the members that its config names, else of those that are chosen now.
 
     Raises NotReady if the run has no trials for it, CorruptCheckpoint.
     """
     data = dataset(session, spec.dataset_id)
     starts = {part.view.name: part.start for part in parts_of(data.encoder)}
-    usable = [candidate for candidate in composition.candidates if _view(data, candidate.architecture) in starts]
-    composition = composition._replace(candidates=tuple(usable))
+    usable = [candidate for candidate in pool.candidates if _view(data, candidate.architecture) in starts]
+    pool = pool._replace(candidates=tuple(usable))
     if not usable:
         raise NotReady("the run has no trial that an ensemble could be made of")
     named_choices = _choices_in(spec.config)
-    choices = named_choices or _choices(session, composition, spec, device)
+    choices = named_choices or _choices(session, pool, spec, device)
     chosen = architecture(spec.architecture)
     blueprint = Blueprint(chosen, complete(chosen, spec.config), data.task(chosen.view), device)
     members = []
-    for candidate in composition.candidates:
+    for candidate in pool.candidates:
         if candidate.trial_number in choices:
             weight, n_epochs = choices[candidate.trial_number]
             member = _member(session, data, starts, candidate, weight)

@@ -110,8 +110,7 @@ def evaluate_opened_round(
     session.commit()
 
     with trial_to_blame(session):
-        measurable = measurable_on(measured.split, live)
-        outputs = data.raw(answers_for(measurable, rows, SessionPause(session)))
+        outputs = data.raw(answers_for(measurable_on(measured.split, live), rows, SessionPause(session)))
     starts = np.cumsum([0, *rows.n_rows])
     parts: list[EvaluationFacts] = []
     for member in gang_of(order).members:

@@ -203,9 +203,8 @@ def _prepared(session: Session, unit: Unit, context: UnitContext) -> Instant | N
 
 def opened_from_text(text: str) -> OpenedUnit:
     """Parse what easeml.open_node_unit returned."""
-    entries = json.loads(text)
-    entries["config"] = json.dumps(entries["config"])
-    return OpenedUnit(**{name: entries[name] for name in OpenedUnit._fields})
+    unit = json.loads(text)
+    return OpenedUnit(**{name: unit[name] for name in OpenedUnit._fields} | {"config": json.dumps(unit["config"])})
 
 
 def bound_context(opened: OpenedUnit) -> UnitContext:

@@ -73,7 +73,7 @@ class Fed:
         for piece in sorted(pieces, key=lambda piece: piece[:3]):
             grouped.setdefault((piece.kind, piece.owner), []).append(piece)
         opened = json.loads(context)
-        return cls(grouped, dict(_known_states(opened)), cls.registered_in(opened))
+        return cls(grouped, dict(_states_in(opened)), cls.registered_in(opened))
 
     @staticmethod
     def registered_in(opened: Mapping[str, Any]) -> dict[str, Row]:
@@ -136,7 +136,7 @@ ANSWERS: dict[str, Callable[[Fed, Sequence[Any]], Iterable[Row]]] = {
 }
 
 
-def _known_states(opened: Mapping[str, Any]) -> Iterator[tuple[int, KnownState]]:
+def _states_in(opened: Mapping[str, Any]) -> Iterator[tuple[int, KnownState]]:
     """Return the state that a unit starts from, and those of which an ensemble is made."""
     candidates = [] if opened["composition"] is None else opened["composition"]["candidates"]
     for state in [*([opened["state"]] if opened["state"] is not None else []), *candidates]:

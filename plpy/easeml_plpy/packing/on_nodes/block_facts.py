@@ -32,7 +32,6 @@ def facts_from_bytes(payload: bytes) -> BlockFacts:
         facts: BlockFacts = {name: archive[name] for name in archive.files}
     for name in [name for name in facts if name.endswith(PLACES)]:
         whole = np.zeros(N_HASHES, np.int64)
-        counts = facts.pop(name.removesuffix(PLACES) + COUNTS)
-        whole[facts.pop(name)] = counts
+        whole[facts.pop(name)] = facts.pop(name.removesuffix(PLACES) + COUNTS)
         facts[name.removesuffix(PLACES)] = whole
     return facts

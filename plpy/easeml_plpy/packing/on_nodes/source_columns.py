@@ -130,8 +130,7 @@ def _ordered_labels(session: Session, column: Column, answers: Sequence[Told]) -
     """Return the labels of all nodes in the order of their type. Raises InvalidData."""
     labels = list(dict.fromkeys(label for answer in answers for label in answer["labels"]))[: MAX_LABELS + 1]
     if "." in column.type:
-        enum_labels = _enum_labels(session, column, labels)
-        return [label for label in enum_labels if label in set(labels)]
+        return [label for label in _enum_labels(session, column, labels) if label in set(labels)]
     collate = ' COLLATE "C"' if column.type in C_ORDERED else ""
     sql = f"SELECT l AS label FROM unnest($1) l ORDER BY l::{type_sql(column.type)}{collate}"
     ordered: Statement[str] = Statement(sql, ("text[]",), only_column, is_kept=False)
