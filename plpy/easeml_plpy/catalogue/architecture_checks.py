@@ -137,17 +137,13 @@ def _check_limits(entry: Mapping[str, Any], path: str) -> None:
 
 
 def _check_search(declared: Hyperparameter, path: str) -> None:
-    search = declared.search
+    search, is_number = declared.search, declared.kind in ("float", "integer")
     if search is None:
         return
     if isinstance(search, list) and search:
         for place, value in enumerate(search):
             declared.check(value, f"{path}.search[{place}]")
-    elif (
-        isinstance(search, Mapping)
-        and declared.kind in ("float", "integer")
-        and {"type", "low", "high"} <= search.keys()
-    ):
+    elif isinstance(search, Mapping) and is_number and {"type", "low", "high"} <= search.keys():
         for end in ("low", "high"):
             declared.check(search[end], f"{path}.search.{end}")
     else:

@@ -18,7 +18,7 @@ from easeml_plpy.server.session import Session
 SPLITS = ("train", "validation", "test")
 
 
-class SplitSizes(NamedTuple):
+class Wanted(NamedTuple):
     """How many rows each split is to have, and whether their targets are labels."""
 
     n_train: int
@@ -93,7 +93,7 @@ BY_GROUP = " SELECT row, label, k, g.split, g.fold FROM keyed JOIN pg_temp.easem
 WAYS = {"time_column": BY_TIME, "split_column": BY_WORD, "group_column": BY_GROUP}
 
 
-def deal(session: Session, request: PackRequest, sizes: SplitSizes) -> None:
+def deal(session: Session, request: PackRequest, sizes: Wanted) -> None:
     """Give each row its split. Raises InvalidArgument, InvalidData."""
     by = request.split_by
     if by is not None:

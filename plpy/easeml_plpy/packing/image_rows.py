@@ -191,8 +191,7 @@ def _fields_of(request: PackRequest, inputs: Sequence[Field]) -> list[NumberFiel
     images = [field for field in numbers if isinstance(field, TensorField)]
     if len(numbers) < len(inputs) or len(images) != 1 or images[0].is_array or request.input_shape is None:
         return None
-    shape = request.input_shape
-    return [replace(field, shape=shape) if isinstance(field, TensorField) else field for field in numbers]
+    return [replace(field, shape=request.input_shape) if isinstance(field, TensorField) else field for field in numbers]
 
 
 def _distinct_labels(request: PackRequest, columns: Columns, rows: RowsSql) -> Statement[_Label]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from easeml_plpy.columns.sent_columns import int8s
-from easeml_plpy.packing.dealing import KEYED, SPLITS, SplitSizes
+from easeml_plpy.packing.dealing import KEYED, SPLITS, Wanted
 from easeml_plpy.packing.random_places import are_filled, places_in_split, splits_at_random
 from easeml_plpy.server.session import Command, Session, Statement
 
@@ -62,7 +62,7 @@ SELECT row, ($2)[1 + (place >> 48)], (place >> 32 & 65535)::integer, (place & 42
 )
 
 
-def order_held_rows(session: Session, sizes: SplitSizes, seed: int, n_partitions: int) -> bool:
+def order_held_rows(session: Session, sizes: Wanted, seed: int, n_partitions: int) -> bool:
     """Fill easeml_order; return False, and leave it to the server, where some split lacks rows of a class.
 
     Rows are at most MOST_ROWS, and partitions fewer than 65,536.

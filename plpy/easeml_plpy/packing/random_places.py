@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from easeml_plpy.packing.dealing import SPLITS, SplitSizes
+from easeml_plpy.packing.dealing import SPLITS, Wanted
 from easeml_plpy.server.value_types import Array
 
 Bools = npt.NDArray[np.bool_]
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     rows: Array
 
 
-def splits_at_random(ranks: Array, k: Array, sizes: SplitSizes) -> Array:
+def splits_at_random(ranks: Array, k: Array, sizes: Wanted) -> Array:
     """Return the split of each row, by its place in SPLITS: `ranks` (n,) order the labels, `k` (n,) shuffles rows.
 
     Rows whose targets are numbers have one rank.

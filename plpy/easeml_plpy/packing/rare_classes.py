@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from easeml_plpy.columns.columns import text_sql
 from easeml_plpy.columns.encoder import LabelTarget
-from easeml_plpy.packing.dealing import SplitSizes
+from easeml_plpy.packing.dealing import Wanted
 from easeml_plpy.server.session import Command, Session, Statement
 
 N_NAMED = 10
@@ -78,7 +78,7 @@ class _Short(NamedTuple):
     n_rows: int
 
 
-def put_into_each_split(session: Session, sizes: SplitSizes) -> None:
+def put_into_each_split(session: Session, sizes: Wanted) -> None:
     """Give every split of easeml_dealt a row of each class that has three, and keep the sizes of the splits."""
     if not session.run(_repair(sizes.splits)):
         return
@@ -86,7 +86,7 @@ def put_into_each_split(session: Session, sizes: SplitSizes) -> None:
         session.run(GIVE_BACK, split, sizes.of(split))
 
 
-def notify_missing(session: Session, target: LabelTarget, sizes: SplitSizes) -> None:
+def notify_missing(session: Session, target: LabelTarget, sizes: Wanted) -> None:
     """Send notices that name the classes that some split or fold has no row of, those with the fewest rows first."""
     sql = (
         f"SELECT {text_sql(target.type, 'label')} AS name, count(*) AS n_rows,"

@@ -6,7 +6,7 @@ from easeml_plpy.columns import columns as columns_of
 from easeml_plpy.columns.columns import Columns
 from easeml_plpy.columns.encoder import LabelTarget, Target
 from easeml_plpy.packing import memory_order
-from easeml_plpy.packing.dealing import SPLITS, SplitSizes, deal
+from easeml_plpy.packing.dealing import SPLITS, Wanted, deal
 from easeml_plpy.packing.pack_request import PackRequest, SplitBy
 from easeml_plpy.packing.rare_classes import notify_missing, put_into_each_split
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
@@ -72,14 +72,14 @@ def order_rows(session: Session, request: PackRequest, target: Target) -> None:
     session.execute("DROP TABLE pg_temp.easeml_dealt")
 
 
-def split_sizes(request: PackRequest, n_rows: int, *, has_labels: bool) -> SplitSizes:
+def split_sizes(request: PackRequest, n_rows: int, *, has_labels: bool) -> Wanted:
     """Return how many of the rows each split should get."""
     n_validation, n_test = (
         int(n_rows * fraction + 0.5) for fraction in (request.validation_fraction, request.test_fraction)
     )
     if request.n_folds:
         n_validation = 0
-    return SplitSizes(n_rows - n_validation - n_test, n_validation, n_test, has_labels, request.n_folds or 0)
+    return Wanted(n_rows - n_validation - n_test, n_validation, n_test, has_labels, request.n_folds or 0)
 
 
 def check_splits(session: Session, request: PackRequest) -> int:

@@ -102,7 +102,7 @@ class _Batch:
         try:
             yield
         except Exception as error:
-            failure = _failure_of_member(error)
+            failure = _told_of_member(error)
             if failure is None:
                 raise
             self._failures[trial_id] = failure
@@ -189,7 +189,7 @@ def _with_stack(text: str, stack: Sequence[int] | None) -> str:
     return text if stack is None else json.dumps(json.loads(text) | {"stack": list(stack)})
 
 
-def _failure_of_member(error: Exception) -> ToldError | None:
+def _told_of_member(error: Exception) -> ToldError | None:
     """Return the report of an error of class ML, or of locked rows; None for any other error, which ends the whole
     batch.
     """

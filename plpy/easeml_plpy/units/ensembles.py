@@ -58,13 +58,12 @@ def composed_trial(session: Session, pool: Composition, spec: TrialSpec, seed: i
     blueprint = Blueprint(chosen, complete(chosen, spec.config), data.task(chosen.view), device)
     members = []
     for candidate in pool.candidates:
-        if candidate.trial_number in choices:
-            weight, n_epochs = choices[candidate.trial_number]
+        if (number := candidate.trial_number) in choices:
+            weight, n_epochs = choices[number]
             member = _member(session, data, starts, candidate, weight)
-            if n_epochs:
-                again = refitted(session, _spec_of(candidate, spec), n_epochs, seed + candidate.trial_number, device)
-                member = replace(member, refit=again)
-            members.append(member)
+            learned = _spec_of(candidate, spec)
+            again = refitted(session, learned, n_epochs, seed + number, device) if n_epochs else None
+            members.append(replace(member, refit=again))
     chosen_members = None if named_choices else [_as_entry(*choice) for choice in choices.items()]
     return EnsembleTrial(blueprint, members, resumed_member, chosen=chosen_members)
 
@@ -74,16 +73,14 @@ def _view(data: Dataset, name: str) -> str:
 
 
 def _as_entry(number: int, choice: _Choice) -> dict[str, Any]:
-    refit = {"refit_epochs": choice.n_epochs} if choice.n_epochs else {}
-    return {"trial": number, "weight": choice.weight} | refit
+    return {"trial": number, "weight": choice.weight} | ({"refit_epochs": choice.n_epochs} if choice.n_epochs else {})
 
 
 def _choices_in(config: Mapping[str, Any]) -> dict[int, _Choice] | None:
     """Return the members in a config by trial number; None if none were chosen yet."""
     if "members" not in config:
         return None
-    members = config["members"]
-    return {entry["trial"]: _Choice(float(entry["weight"]), entry.get("refit_epochs", 0)) for entry in members}
+    return {item["trial"]: _Choice(float(item["weight"]), item.get("refit_epochs", 0)) for item in config["members"]}
 
 
 def _choices(session: Session, composition: Composition, spec: TrialSpec, device: str) -> dict[int, _Choice]:

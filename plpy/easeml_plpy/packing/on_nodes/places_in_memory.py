@@ -49,13 +49,12 @@ def settle_images(session: Session, message: Told) -> dict[str, Any]:
     return settled | {"rows": counts, "row_places": of_nodes}
 
 
-def rows_told(answer: Told) -> Array:
+def rows_told(facts: Told) -> Array:
     """Return the hashes, shuffle keys and codes that a node sent. Raises InvalidData if its counts contradict them."""
-    rows = array_from(answer["rows"], TOLD_ROW)
+    rows = array_from(facts["rows"], TOLD_ROW)
     codes = rows["code"]
-    if not 0 < len(rows) == answer["n"] or codes.min() < 0 or codes.max() >= len(answer["labels"]):
-        segment = answer["segment"]
-        raise InvalidData(f"segment {segment} tells of other rows than it has", hint="Pack the dataset again.")
+    if not 0 < len(rows) == facts["n"] or codes.min() < 0 or codes.max() >= len(facts["labels"]):
+        raise InvalidData(f"segment {facts['segment']} tells of other rows than it has", hint="Pack the dataset again.")
     return rows
 
 
