@@ -34,16 +34,9 @@ DEFAULTS_OF_TEXTS = ("sgd", "mlp", "lightgbm", "extra_trees")
 def list_architectures(session: Session) -> list[tuple[str, str, list[str], list[int], str, str, list[str]]]:
     """Return (name, trainer, tasks, input ranks, summary, hyperparameters as JSON, made for) of every architecture."""
     return [
-        (
-            a.name,
-            a.trainer,
-            list(a.tasks),
-            list(a.input_ranks),
-            a.summary,
-            _hyperparameters(a),
-            list(a.made_for),
-        )
-        for a in _offered(session)
+        (a.name, a.trainer, list(a.tasks), list(a.input_ranks), a.summary, _hyperparameters(a), list(a.made_for))
+        for a in _all(session)
+        if not a.is_derived  # these are made for a run, which cannot ask for one
     ]
 
 
@@ -109,11 +102,6 @@ def _as_json(chosen: Architecture, is_skewed: bool) -> str:
 def _all(session: Session) -> list[Architecture]:
     """Return easeml's own architectures, then those that an administrator registered."""
     return [*ARCHITECTURES.values(), *registered_architectures(session)]
-
-
-def _offered(session: Session) -> list[Architecture]:
-    """Return the architectures that a run may ask for."""
-    return [candidate for candidate in _all(session) if not candidate.is_derived]
 
 
 @lru_cache(maxsize=64)  # every run on a dataset asks the same

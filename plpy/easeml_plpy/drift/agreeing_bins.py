@@ -88,9 +88,9 @@ def _ranks(session: Session, message: Told) -> Told:
     """Halve the intervals in which the tenths are."""
     columns = [dict(column) for column in message["bins"]]
     for place, keys in message["thresholds"].items():
-        n_below = np.sum([answer["ranks"][place] for answer in message["found"]], axis=0).tolist()
-        n_below_key = dict(zip(keys, n_below, strict=True))
-        columns[int(place)]["tenths"] = [_halved(tenth, n_below_key) for tenth in columns[int(place)]["tenths"]]
+        sums = np.sum([answer["ranks"][place] for answer in message["found"]], axis=0).tolist()
+        n_below = dict(zip(keys, sums, strict=True))
+        columns[int(place)]["tenths"] = [_halved(tenth, n_below) for tenth in columns[int(place)]["tenths"]]
     return _with_thresholds(columns)
 
 

@@ -9,7 +9,7 @@ split, unless a group is larger than the split: a group of half the rows trains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -116,7 +116,8 @@ def deal_groups(session: Session, column: str, seed: int, bins: Sequence[Bin], *
     )
     statement = Statement((GROUPS if has_labels else KINDLESS_GROUPS).format(seed=int(seed)), (), Group, is_kept=False)
     dealer, n_groups, used = GroupDealer([share.n_rows for share in bins]), 0, set[int]()
-    for groups in _batches(session.each(statement, at_once=1000)):
+    left = session.each(statement, at_once=1000)
+    while groups := list(islice(left, WRITTEN_AT_ONCE)):
         chosen = [dealer.deal(group) for group in groups]
         n_groups += len(groups)
         used.update(chosen)
@@ -137,11 +138,6 @@ def deal_groups(session: Session, column: str, seed: int, bins: Sequence[Bin], *
     for number in sorted(set(range(len(bins))) - used):
         session.run(MOVE_GROUP, bins[number].split, bins[number].fold)
     _notify_large(session, column, bins)
-
-
-def _batches(groups: Iterator[Group]) -> Iterator[list[Group]]:
-    while batch := list(islice(groups, WRITTEN_AT_ONCE)):
-        yield batch
 
 
 def _notify_large(session: Session, column: str, bins: Sequence[Bin]) -> None:

@@ -160,7 +160,8 @@ def read_images(
         or step * MOST_PAGE_ROWS * row_bytes(fields) > LARGEST_CHUNK
     ):
         return None
-    distinct_labels = session.rows(_distinct_labels(request, columns, rows))
+    labels_of_source = labels_sql(columns[request.target], f"(SELECT {rows.target} AS y FROM {request.source}) source")
+    distinct_labels = session.rows(Statement(labels_of_source, (), _Label, is_kept=False))
     is_open = is_left_open(request, columns[request.target])
     if len(distinct_labels) > MAX_LABELS or (is_open and not are_few(size.n_rows, len(distinct_labels))):
         return None
@@ -192,11 +193,6 @@ def _fields_of(request: PackRequest, inputs: Sequence[Field]) -> list[NumberFiel
     if len(numbers) < len(inputs) or len(images) != 1 or images[0].is_array or request.input_shape is None:
         return None
     return [replace(field, shape=request.input_shape) if isinstance(field, TensorField) else field for field in numbers]
-
-
-def _distinct_labels(request: PackRequest, columns: Columns, rows: RowsSql) -> Statement[_Label]:
-    source = f"(SELECT {rows.target} AS y FROM {request.source}) source"
-    return Statement(labels_sql(columns[request.target], source), (), _Label, is_kept=False)
 
 
 def _chunks_of(

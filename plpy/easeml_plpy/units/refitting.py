@@ -45,14 +45,10 @@ def with_time_for(session: Session, composition: Composition, learners: Mapping[
     for key, learner in sorted(learners.items(), key=lambda item: (-item[1].weight, item[0])):
         # All rows are decoded once more, which takes about as long as packing them.
         seconds = composition.reading_seconds + learner.seconds * SLOWER
-        if seconds <= left and not _are_too_many(session, learner.spec):
+        if seconds <= left and sum(round_rows(session, learner.spec, split).nbytes for split in SPLITS) <= MOST_BYTES:
             chosen.add(key)
             left -= seconds
     return frozenset(chosen)
-
-
-def _are_too_many(session: Session, spec: TrialSpec) -> bool:
-    return sum(round_rows(session, spec, split).nbytes for split in SPLITS) > MOST_BYTES
 
 
 def refitted(session: Session, spec: TrialSpec, n_epochs: int, seed: int, device: str) -> bytes:

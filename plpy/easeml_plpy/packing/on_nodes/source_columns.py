@@ -61,7 +61,7 @@ def settled_source(session: Session, message: Told) -> dict[str, Any]:
     request, answers = pack_request(message), message["found"]
     types = _types(request, message)
     where = "the root table" if message.get("columns") else _named(answers[0])
-    # so they are types of a server
+    # SQL is written with the types: after this check they are those of a server.
     check_same(types, [(_named(answer), answer["columns"]) for answer in answers], where)
     n_rows, n_known = (sum(answer[name] for answer in answers) for name in ("n", "n_known"))
     n_skipped = source_rows.n_without_target(session, request, n_rows, n_known)
