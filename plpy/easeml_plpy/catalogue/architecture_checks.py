@@ -38,7 +38,7 @@ N_ROWS = 6
 def check_architecture(
     session: Session, name: str, entry_point: str, descriptions: str, hyperparameters: str, summary: str
 ) -> str:
-    """Return what is to be registered as JSON, once it has worked for each program. Raises InvalidArgument and others.
+    """Return the declaration to register as JSON, if it works for each program. Raises InvalidArgument and others.
 
     descriptions: what easeml.describe_program said of the programs, a JSON array.
     """
@@ -52,19 +52,19 @@ def check_architecture(
         entry_point=entry_point,
         hyperparameters=checked_hyperparameters(json.loads(hyperparameters)),
         summary=summary,
-        tasks=tuple(dict.fromkeys(each["task"] for each in described)),
-        input_ranks=tuple(sorted({len(each["input_shape"]) for each in described})),
-        made_for=tuple(dict.fromkeys(MADE_FOR.get(each["template"], "table") for each in described)),
+        tasks=tuple(dict.fromkeys(program["task"] for program in described)),
+        input_ranks=tuple(sorted({len(program["input_shape"]) for program in described})),
+        made_for=tuple(dict.fromkeys(MADE_FOR.get(program["template"], "table") for program in described)),
     )
-    for each in described:
-        try_out(session, declaration.architecture(), _task_of(each))
+    for program in described:
+        try_out(session, declaration.architecture(), _task_of(program))
     return json.dumps(
         {
-            "hyperparameters": [each.to_json() for each in declaration.hyperparameters],
+            "hyperparameters": [hyperparameter.to_json() for hyperparameter in declaration.hyperparameters],
             "tasks": declaration.tasks,
             "input_ranks": declaration.input_ranks,
             "made_for": declaration.made_for,
-            "templates": list(dict.fromkeys(each["template"] for each in described)),
+            "templates": list(dict.fromkeys(program["template"] for program in described)),
         }
     )
 
@@ -93,15 +93,15 @@ def checked_hyperparameters(entries: object) -> tuple[Hyperparameter, ...]:
             "hyperparameters: expected a list of at most 50 objects",
             hint='For example [{"name": "width", "kind": "integer", "default": 32, "low": 4, "high": 512}].',
         )
-    found = tuple(_hyperparameter(entry, f"hyperparameters[{place}]") for place, entry in enumerate(entries))
-    names = [each.name for each in (*found, *TRAINING)]
+    declared = tuple(_hyperparameter(entry, f"hyperparameters[{place}]") for place, entry in enumerate(entries))
+    names = [hyperparameter.name for hyperparameter in (*declared, *TRAINING)]
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         raise InvalidArgument(
             f"hyperparameters: {twice!r} is there twice",
-            hint=f"Every network is trained with {', '.join(each.name for each in TRAINING)} already.",
+            hint=f"Every network is trained with {', '.join(setting.name for setting in TRAINING)} already.",
         )
-    return found
+    return declared
 
 
 def _hyperparameter(entry: object, path: str) -> Hyperparameter:
@@ -115,16 +115,16 @@ def _hyperparameter(entry: object, path: str) -> Hyperparameter:
     if entry["kind"] not in KINDS:
         raise InvalidArgument(f"{path}.kind: expected one of {', '.join(KINDS)}, got {entry['kind']!r}")
     _check_limits(entry, path)
-    found = hyperparameter_of({"summary": entry["name"], **entry})
-    found.check(found.default, f"{path}.default")
-    _check_search(found, path)
-    return found
+    hyperparameter = hyperparameter_of({"summary": entry["name"], **entry})
+    hyperparameter.check(hyperparameter.default, f"{path}.default")
+    _check_search(hyperparameter, path)
+    return hyperparameter
 
 
 def _check_limits(entry: Mapping[str, Any], path: str) -> None:
-    """Raise InvalidArgument unless the legal values are said: bounds of numbers, choices of words."""
+    """Raise InvalidArgument unless legal values are declared: bounds of numbers, choices of words."""
     low, high = entry.get("low"), entry.get("high")
-    numbers = [each for each in (low, high) if isinstance(each, int | float) and not isinstance(each, bool)]
+    numbers = [bound for bound in (low, high) if isinstance(bound, int | float) and not isinstance(bound, bool)]
     if entry["kind"] in BOUNDED and (len(numbers) < 2 or not numbers[0] <= numbers[1]):
         raise InvalidArgument(f"{path}: expected low and high, numbers in that order, got {low!r} and {high!r}")
     choices = entry.get("choices")
@@ -136,18 +136,16 @@ def _check_limits(entry: Mapping[str, Any], path: str) -> None:
         raise InvalidArgument(f"{path}: expected log to be true or false, and summary to be a text")
 
 
-def _check_search(found: Hyperparameter, path: str) -> None:
-    search = found.search
+def _check_search(declared: Hyperparameter, path: str) -> None:
+    search, is_number = declared.search, declared.kind in ("float", "integer")
     if search is None:
         return
     if isinstance(search, list) and search:
         for place, value in enumerate(search):
-            found.check(value, f"{path}.search[{place}]")
-    elif (
-        isinstance(search, Mapping) and found.kind in ("float", "integer") and {"type", "low", "high"} <= search.keys()
-    ):
+            declared.check(value, f"{path}.search[{place}]")
+    elif isinstance(search, Mapping) and is_number and {"type", "low", "high"} <= search.keys():
         for end in ("low", "high"):
-            found.check(search[end], f"{path}.search.{end}")
+            declared.check(search[end], f"{path}.search.{end}")
     else:
         raise InvalidArgument(
             f"{path}.search: expected a list of values, or an object with type, low and high, got {search!r}",
@@ -164,8 +162,7 @@ def try_out(session: Session, chosen: Architecture, task: Task) -> None:
     rows, targets = _rows(task)
     with _named(session, chosen, task):
         live = trainer.start(chosen, config, task, n_steps_total=2, seed=0)
-        outputs = live.outputs(rows)
-        _check_shape(chosen, task, outputs.shape)
+        _check_shape(chosen, task, live.outputs(rows).shape)
         live.train(rows, targets, seed=0, pause=lambda: None)
         resumed = trainer.resume(chosen, config, task, live.dump())
         answers = live.outputs(rows), resumed.outputs(rows)
@@ -185,10 +182,10 @@ def _rows(task: Task) -> tuple[torch.Tensor, torch.Tensor]:
     return rows, classes if task.kind == "classification" else torch.randn(N_ROWS, generator=generator)
 
 
-def _check_shape(chosen: Architecture, task: Task, found: tuple[int, ...]) -> None:
-    if found != (N_ROWS, task.n_outputs):
+def _check_shape(chosen: Architecture, task: Task, shape: tuple[int, ...]) -> None:
+    if shape != (N_ROWS, task.n_outputs):
         raise InvalidArgument(
-            f"architecture {chosen.name} returns {list(found)} for {N_ROWS} inputs of {list(task.input_shape)},"
+            f"architecture {chosen.name} returns {list(shape)} for {N_ROWS} inputs of {list(task.input_shape)},"
             f" expected {[N_ROWS, task.n_outputs]}",
             hint="One number for each class, or for each row the number that comes out.",
         )
@@ -204,9 +201,9 @@ def _named(session: Session, chosen: Architecture, task: Task) -> Iterator[None]
     except (Exception, SystemExit) as error:  # any class: the code is another's
         if isinstance(error, EasemlError) and not isinstance(error, TrialFailed):
             raise
-        told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:300]
+        message = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:300]
         raise InvalidArgument(
             f"architecture {chosen.name} fails for an input {list(task.input_shape)} and {task.n_outputs} output(s):"
-            f" {told}",
+            f" {message}",
             hint="It is called as build(input_shape, n_outputs, **hyperparameters), and returns an nn.Module.",
         ) from error

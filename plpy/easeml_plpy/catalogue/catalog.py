@@ -34,16 +34,9 @@ DEFAULTS_OF_TEXTS = ("sgd", "mlp", "lightgbm", "extra_trees")
 def list_architectures(session: Session) -> list[tuple[str, str, list[str], list[int], str, str, list[str]]]:
     """Return (name, trainer, tasks, input ranks, summary, hyperparameters as JSON, made for) of every architecture."""
     return [
-        (
-            a.name,
-            a.trainer,
-            list(a.tasks),
-            list(a.input_ranks),
-            a.summary,
-            _hyperparameters(a),
-            list(a.made_for),
-        )
-        for a in _offered(session)
+        (a.name, a.trainer, list(a.tasks), list(a.input_ranks), a.summary, _hyperparameters(a), list(a.made_for))
+        for a in _all(session)
+        if not a.is_derived  # these are made for a run, which cannot ask for one
     ]
 
 
@@ -53,7 +46,7 @@ def architecture_facts(session: Session) -> list[tuple[str, str, bool, bool, boo
 
     The ensemble is among them: no run asks for one, but units train it.
     """
-    return [_facts(each, trainer_for(each.trainer)) for each in _all(session)]
+    return [_facts(candidate, trainer_for(candidate.trainer)) for candidate in _all(session)]
 
 
 def _facts(chosen: Architecture, trainer: Trainer[LiveTrial]) -> tuple[str, str, bool, bool, bool, list[str] | None]:
@@ -76,10 +69,9 @@ def specifications_for(architectures: Sequence[str], target: str | None) -> str:
     transforms of it.
     """
     skewed = target is not None and _is_skewed(target_from_json(json.loads(target)))
-    known = map(architecture, architectures)
     rows = (
-        f'{{"architecture": {json.dumps(each.name)}, "hyperparameters": {_hyperparameters(each, skewed)}}}'
-        for each in known
+        f'{{"architecture": {json.dumps(candidate.name)}, "hyperparameters": {_hyperparameters(candidate, skewed)}}}'
+        for candidate in map(architecture, architectures)
     )
     return f"[{', '.join(rows)}]"
 
@@ -101,10 +93,10 @@ def _hyperparameters_of(name: str, is_skewed: bool) -> str:
 
 def _as_json(chosen: Architecture, is_skewed: bool) -> str:
     """Return its hyperparameters as they are searched for a skewed target or for another."""
-    declared = chosen.hyperparameters
-    return json.dumps(
-        [(SEARCHED_TRANSFORM if is_skewed and each == TARGET_TRANSFORM else each).to_json() for each in declared]
-    )
+    return json.dumps([
+        (SEARCHED_TRANSFORM if is_skewed and declared == TARGET_TRANSFORM else declared).to_json()
+        for declared in chosen.hyperparameters
+    ])  # fmt: skip
 
 
 def _all(session: Session) -> list[Architecture]:
@@ -112,19 +104,10 @@ def _all(session: Session) -> list[Architecture]:
     return [*ARCHITECTURES.values(), *registered_architectures(session)]
 
 
-def _offered(session: Session) -> list[Architecture]:
-    """Return the architectures that a run may ask for."""
-    return [each for each in _all(session) if not each.is_derived]
-
-
-def _ours() -> list[Architecture]:
-    return [each for each in ARCHITECTURES.values() if not each.is_derived]
-
-
 @lru_cache(maxsize=64)  # every run on a dataset asks the same
-def _fits_of_ours(wanted: Task) -> Mapping[str, str | None]:
+def _fits_of_ours(task: Task) -> Mapping[str, str | None]:
     """Return by name why an architecture of ours does not fit, or None."""
-    return {each.name: fits(each, wanted) for each in _ours()}
+    return {ours.name: fits(ours, task) for ours in ARCHITECTURES.values() if not ours.is_derived}
 
 
 @entry_point(for_tenants=True)
@@ -146,17 +129,16 @@ def fitting_architectures(
 ) -> list[tuple[str, str | None, bool]]:
     """Return (name, reason why it does not fit or None, is a default) of every architecture, the defaults first."""
     objects = None if n_links is None else Objects(input_shape[-1] - 1 - n_links, n_links)
-    wanted = Task(task, tuple(input_shape), n_outputs, output_shape=tuple(output_shape or ()), objects=objects)
-    reasons = dict(_fits_of_ours(wanted)) | {
-        each.name: fits(each, wanted) for each in registered_architectures(session)
+    goal = Task(task, tuple(input_shape), n_outputs, output_shape=tuple(output_shape or ()), objects=objects)
+    reasons = dict(_fits_of_ours(goal)) | {
+        candidate.name: fits(candidate, goal) for candidate in registered_architectures(session)
     }
-    rank = len(wanted.input_shape)
+    rank = len(goal.input_shape)
     defaults = DEFAULTS_OF_TEXTS if has_texts else DEFAULTS_BY_RANK.get(rank, ("linear", "mlp"))
-    if wanted.output_shape:
+    if goal.output_shape:
         defaults = tuple(name for name in DEFAULTS_OF_TENSORS if reasons[name] is None) or ("bit_autoencoder",)
     elif n_links is not None:
         defaults = DEFAULTS_OF_TREES if n_links else DEFAULTS_OF_SERIES
     elif sum(reasons[name] is None for name in defaults) < 2:
         defaults = ("linear", "mlp")
-    names = dict.fromkeys((*defaults, *reasons))
-    return [(name, reasons[name], name in defaults) for name in names]
+    return [(name, reasons[name], name in defaults) for name in dict.fromkeys((*defaults, *reasons))]

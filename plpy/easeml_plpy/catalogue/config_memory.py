@@ -120,15 +120,15 @@ class Check:
 
     def __init__(self, chosen: Architecture, task: Task, train_rows: Sequence[int], limit: int | None) -> None:
         self._chosen, self._task, self._train_rows, self._limit = chosen, task, train_rows, limit
-        self._known = {each.name: each for each in chosen.hyperparameters}
-        self._plain = {each.name: PLAIN.get(each.kind) for each in chosen.hyperparameters}
-        self._lists = {each.name for each in chosen.hyperparameters if each.kind in LISTS}
+        self._declared = {hyperparameter.name: hyperparameter for hyperparameter in chosen.hyperparameters}
+        self._plain = {hyperparameter.name: PLAIN.get(hyperparameter.kind) for hyperparameter in chosen.hyperparameters}
+        self._lists = {hyperparameter.name for hyperparameter in chosen.hyperparameters if hyperparameter.kind in LISTS}
         self._fitting: dict[tuple[str, ...], set[bytes]] = {}  # by names of settings, the values of configs that fit
         self.n_checked = 0
 
     def check(self, config: Mapping[str, object]) -> None:
         """Raise InvalidArgument if a config cannot be trained."""
-        if any(_values(config, names) in known for names, known in self._fitting.items()):
+        if any(_values(config, names) in fitting for names, fitting in self._fitting.items()):
             return
         self.n_checked += 1
         noted = NotedConfig(self._completed(config))
@@ -137,12 +137,12 @@ class Check:
         self._fitting.setdefault(names, set()).add(_values(config, names))
 
     def _completed(self, config: Mapping[str, object]) -> Config:
-        if config.keys() != self._known.keys():
+        if config.keys() != self._declared.keys():
             return complete(self._chosen, config)
         settled = Config(config)  # type: ignore[arg-type]
         for name, kind in self._plain.items():
             if type(config[name]) is not kind:
-                settled[name] = self._known[name].check(config[name], f"config.{name}")
+                settled[name] = self._declared[name].check(config[name], f"config.{name}")
         return settled
 
 

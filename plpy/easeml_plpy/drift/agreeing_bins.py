@@ -1,4 +1,4 @@
-"""The combination of what nodes found about their rows: the same bins and the same counts as on one server.
+"""Combines the answers of nodes about their rows into the bins and counts that one server would find.
 
 The edges between bins are tenths of the training numbers of all nodes. No node reveals its numbers: for each tenth, all
 nodes count how many of theirs are no greater than a candidate, and bisection narrows the candidates until one is left.
@@ -29,68 +29,68 @@ from easeml_plpy.server.value_types import Told
 
 @entry_point()
 def settle_drift(session: Session, step: str, told: str) -> str:
-    """Return what follows from a step as JSON."""
+    """Combine the answers of all nodes to a step; return what the next step needs, as JSON."""
     return json.dumps(STEPS[step](session, json.loads(told)))
 
 
-def _source(session: Session, told: Told) -> Told:
+def _source(session: Session, message: Told) -> Told:
     """Settle how many rows are read, and whether targets are compared. Raises InvalidData, InvalidArgument."""
-    found = told["found"]
-    n_rows = sum(each["n_rows"] for each in found)
-    periods = {period for each in found for period in each["periods"]}
+    answers = message["found"]
+    n_rows = sum(answer["n_rows"] for answer in answers)
+    periods = {period for answer in answers for period in answer["periods"]}
     check_counts("the source", n_rows, len(periods))
-    step = -(-n_rows // min(each["most"] for each in found))
-    return {"has_target": all(each["has_target"] for each in found), "step": step}
+    step = -(-n_rows // min(answer["most"] for answer in answers))
+    return {"has_target": all(answer["has_target"] for answer in answers), "step": step}
 
 
-def _sizes(session: Session, told: Told) -> Told:
+def _sizes(session: Session, message: Told) -> Told:
     """Settle which training blocks are read: the first of each partition, as on one server."""
     blocks = sorted(
         (number, part, segment, n_rows, n_bytes)
-        for segment, found in zip(told["segments"], told["found"], strict=True)
-        for part, number, n_rows, n_bytes in found["blocks"]
+        for segment, answer in zip(message["segments"], message["found"], strict=True)
+        for part, number, n_rows, n_bytes in answer["blocks"]
     )
     if not blocks:
         raise NotAllowed("the dataset has no training rows to compare with")
-    own: dict[str, list[list[int]]] = {segment: [] for segment in told["segments"]}
+    blocks_by_segment: dict[str, list[list[int]]] = {segment: [] for segment in message["segments"]}
     rows_so_far = bytes_so_far = 0
     for number, part, segment, n_rows, n_bytes in blocks:
-        own[segment].append([part, number])
+        blocks_by_segment[segment].append([part, number])
         rows_so_far, bytes_so_far = rows_so_far + n_rows, bytes_so_far + n_bytes
         if rows_so_far >= MOST_ROWS or bytes_so_far >= MOST_BYTES:
             break
-    return {"blocks_by_segment": own}
+    return {"blocks_by_segment": blocks_by_segment}
 
 
-def _trained(session: Session, told: Told) -> Told:
+def _trained(session: Session, message: Told) -> Told:
     """Settle the bins of categories, and between which numbers the tenths of others are."""
-    columns = [_column(each) for each in zip(*(found["columns"] for found in told["found"]), strict=True)]
+    columns = [_column(facts) for facts in zip(*(answer["columns"] for answer in message["found"]), strict=True)]
     return _with_thresholds(columns)
 
 
 def _column(facts: Sequence[Told]) -> dict[str, Any]:
     if "seen" in facts[0]:
-        bins = CategoryBins.seen_as(np.sum([each["seen"] for each in facts], axis=0))
+        bins = CategoryBins.seen_as(np.sum([part["seen"] for part in facts], axis=0))
         return {"place": bins.place.tolist(), "seen": bins.seen.tolist()}
-    ends = [end for each in facts for end in each["ends"]]
+    ends = [end for part in facts for end in part["ends"]]
     column: dict[str, Any] = {"ends": [min(ends), max(ends)] if ends else []}
     distinct = None
-    if all(each["distinct"] is not None for each in facts):
-        distinct = sorted({number for each in facts for number in each["distinct"]})
+    if all(part["distinct"] is not None for part in facts):
+        distinct = sorted({number for part in facts for number in part["distinct"]})
     if distinct is not None and len(distinct) <= N_BINS:
         return column | {"edges": distinct[:-1]}
-    places = tenth_places(sum(each["n"] for each in facts)).tolist()
+    places = tenth_places(sum(part["n"] for part in facts)).tolist()
     low, high = (key_of(end) for end in column["ends"])
     return column | {"tenths": [[place, low, high] for place in places]}
 
 
-def _ranks(session: Session, told: Told) -> Told:
+def _ranks(session: Session, message: Told) -> Told:
     """Halve the intervals in which the tenths are."""
-    columns = [dict(each) for each in told["bins"]]
-    for place, keys in told["thresholds"].items():
-        n_below = np.sum([found["ranks"][place] for found in told["found"]], axis=0).tolist()
-        known = dict(zip(keys, n_below, strict=True))
-        columns[int(place)]["tenths"] = [_halved(each, known) for each in columns[int(place)]["tenths"]]
+    columns = [dict(column) for column in message["bins"]]
+    for place, keys in message["thresholds"].items():
+        sums = np.sum([answer["ranks"][place] for answer in message["found"]], axis=0).tolist()
+        n_below = dict(zip(keys, sums, strict=True))
+        columns[int(place)]["tenths"] = [_halved(tenth, n_below) for tenth in columns[int(place)]["tenths"]]
     return _with_thresholds(columns)
 
 
@@ -103,13 +103,13 @@ def _halved(tenth: Sequence[int], n_below: Mapping[int, int]) -> list[int]:
 
 
 def _with_thresholds(columns: Sequence[Mapping[str, Any]]) -> Told:
-    """Return the columns with what is to be asked next; a column whose tenths are found has its edges."""
+    """Return the columns, and the numbers that nodes compare next; a column whose tenths are settled has its edges."""
     thresholds, settled = {}, []
     for number, column in enumerate(columns):
         tenths = column.get("tenths", [])
-        asked = sorted({(low + high) // 2 for _, low, high in tenths if low < high})
-        if asked:
-            thresholds[str(number)] = asked
+        candidates = sorted({(low + high) // 2 for _, low, high in tenths if low < high})
+        if candidates:
+            thresholds[str(number)] = candidates
         elif tenths:
             edges = np.unique([number_of(low) for _, low, _ in tenths]).tolist()
             column = {"ends": column["ends"], "edges": edges}
@@ -117,26 +117,26 @@ def _with_thresholds(columns: Sequence[Mapping[str, Any]]) -> Told:
     return {"bins": settled, "thresholds": thresholds}
 
 
-def _counts(session: Session, told: Told) -> Told:
-    """Settle how the training rows of all nodes are spread."""
-    counted = zip(*(found["counts"] for found in told["found"]), strict=True)
-    trained = [np.sum(each, axis=0).tolist() for each in counted]
-    bins = [{**each, "trained": own} for each, own in zip(told["bins"], trained, strict=True)]
-    return {"bins": bins, "widths": [len(own) for own in trained]}
+def _counts(session: Session, message: Told) -> Told:
+    """Add up the training rows of all nodes by bin."""
+    counted = zip(*(answer["counts"] for answer in message["found"]), strict=True)
+    trained = [np.sum(counts, axis=0).tolist() for counts in counted]
+    bins = [{**column, "trained": counts} for column, counts in zip(message["bins"], trained, strict=True)]
+    return {"bins": bins, "widths": [len(counts) for counts in trained]}
 
 
-def _rows(session: Session, told: Told) -> Told:
-    """Return what easeml.drift does."""
-    encoder = datasets.dataset(session, told["dataset_id"]).encoder
-    compared, bins = compared_columns(encoder, has_target=told["has_target"]), bins_from(told["bins"])
+def _rows(session: Session, message: Told) -> Told:
+    """Return the rows of easeml.drift."""
+    encoder = datasets.dataset(session, message["dataset_id"]).encoder
+    compared, bins = compared_columns(encoder, has_target=message["has_target"]), bins_from(message["bins"])
     seen: dict[float | None, list[Seen]] = {}
-    for found in told["found"]:
-        for period, columns in found["periods"]:
-            own = seen.setdefault(period, [Seen(np.zeros_like(each.trained)) for each in bins])
-            for total, (counts, n_unseen, unseen) in zip(own, columns, strict=True):
+    for answer in message["found"]:
+        for period, columns in answer["periods"]:
+            totals = seen.setdefault(period, [Seen(np.zeros_like(column_bins.trained)) for column_bins in bins])
+            for total, (counts, n_unseen, unseen) in zip(totals, columns, strict=True):
                 total.merge(Seen(np.array(counts), n_unseen, Counter(dict(unseen))))
-    seconds = told["options"]["every_seconds"]
-    return {"rows": list(_by_period(seen, seconds, lambda found: rows_of(compared, bins, found)))}
+    seconds = message["options"]["every_seconds"]
+    return {"rows": list(_by_period(seen, seconds, lambda of_period: rows_of(compared, bins, of_period)))}
 
 
 def _by_period(

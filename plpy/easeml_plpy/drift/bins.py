@@ -45,10 +45,10 @@ class NumberBins:
     @classmethod
     def of(cls, values: Array) -> NumberBins:
         """Return bins with equally many of these training rows each; one bin per number if there are few numbers."""
-        known = values[np.isfinite(values)]
-        distinct = np.unique(known)
-        edges = distinct[:-1] if len(distinct) <= N_BINS else np.unique(np.sort(known)[tenth_places(len(known))])
-        low, high = (float(known.min()), float(known.max())) if len(known) else (np.inf, -np.inf)
+        finite = values[np.isfinite(values)]
+        distinct = np.unique(finite)
+        edges = distinct[:-1] if len(distinct) <= N_BINS else np.unique(np.sort(finite)[tenth_places(len(finite))])
+        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (np.inf, -np.inf)
         bins = cls(edges, low, high, np.empty(0))
         return cls(edges, low, high, bins.counts(values))
 

@@ -98,17 +98,17 @@ class Source:
 
     def _chunk(self, period: float | None, numbers: Iterator[Array], texts: Iterator[list[str | None]]) -> Chunk:
         columns: list[Array] = []
-        said: list[list[str | None] | None] = []
+        all_texts: list[list[str | None] | None] = []
         for field in self.compared:
-            found = next(texts) if isinstance(field, CategoricalField | TextField) else None
-            said.append(found)
+            column_texts = next(texts) if isinstance(field, CategoricalField | TextField) else None
+            all_texts.append(column_texts)
             if isinstance(field, CategoricalField):
-                columns.append(codes_of(field, found or ()))
+                columns.append(codes_of(field, column_texts or ()))
             elif isinstance(field, TextField):
-                columns.append(values_of(field, coded(field, found or ())))
+                columns.append(values_of(field, coded(field, column_texts or ())))
             else:
                 columns.append(values_of(field, next(numbers)))
-        return Chunk(period, columns, said)
+        return Chunk(period, columns, all_texts)
 
     def counts(self, session: Session) -> Counts:
         """Return how many rows and periods there are."""
@@ -118,8 +118,8 @@ class Source:
     def first_periods(self, session: Session) -> list[float]:
         """Return the periods of the rows in their order, one more than there may be at most."""
         sql = PERIODS.format(period=self._period("NULL::float8"), source=self._rows(), most=MOST_PERIODS + 1)
-        found: Statement[float] = Statement(sql, (), only_column, is_kept=False)
-        return session.rows(found)
+        statement: Statement[float] = Statement(sql, (), only_column, is_kept=False)
+        return session.rows(statement)
 
     @property
     def most(self) -> int:

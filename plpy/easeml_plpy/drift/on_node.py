@@ -6,7 +6,6 @@ The steps of one comparison are calls of one session, which keeps the columns in
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -66,41 +65,43 @@ BLOCK = Statement(
 
 @entry_point(of=NodeSession)
 def drift_on_node(session: Session, step: str, told: str) -> str:
-    """Do a step; return what it found as JSON."""
+    """Do a step; return its answer as JSON."""
     order = json.loads(told)
     bind("cpu", 1, job_limit_bytes(session, order))
     return json.dumps(STEPS[step](session, order))
 
 
-def _encoder(session: Session, told: Told) -> Encoder:
-    return datasets.dataset(session, told["dataset_id"]).encoder
+def _encoder(session: Session, message: Told) -> Encoder:
+    return datasets.dataset(session, message["dataset_id"]).encoder
 
 
-def _compared(session: Session, told: Told) -> list[Compared]:
-    return compared_columns(_encoder(session, told), has_target=told["has_target"])
+def _compared(session: Session, message: Told) -> list[Compared]:
+    return compared_columns(_encoder(session, message), has_target=message["has_target"])
 
 
-def _open_source(session: Session, told: Told) -> Told:
+def _open_source(session: Session, message: Told) -> Told:
     """Find the rows that are compared; return how many there are, their periods, and whether they have targets."""
-    encoder, options = _encoder(session, told), told["options"]
+    encoder, options = _encoder(session, message), message["options"]
     if encoder.objects is not None:
         raise NotAllowed("series and trees go in, whose columns cannot be compared")
-    needed = list(dict.fromkeys(each.source for each in encoder.inputs))
-    tables = {name: open_table(session, name, told["role"], needed) for name in told["tables"]}
-    found = {name: columns_of.read_columns(session, session.row(RELATION, name)) for name in tables}
+    needed = list(dict.fromkeys(input_field.source for input_field in encoder.inputs))
+    tables = {name: open_table(session, name, message["role"], needed) for name in message["tables"]}
+    by_table = {name: columns_of.read_columns(session, session.row(RELATION, name)) for name in tables}
     first = next(iter(tables))
-    check_types(first, found[first], encoder.inputs, "name that")
-    has_target = target_field(encoder) is not None and all(encoder.target.column in each for each in found.values())
+    check_types(first, by_table[first], encoder.inputs, "name that")
+    has_target = target_field(encoder) is not None and all(
+        encoder.target.column in names for names in by_table.values()
+    )
     extra = [encoder.target.column] if has_target else []
     extra += [] if options["time_column"] is None else [options["time_column"]]
-    for name, columns in found.items():
+    for name, columns in by_table.items():
         columns_of.require(columns, extra, "time_column", name)
-        may_read(session, name, told["role"], extra)
+        may_read(session, name, message["role"], extra)
     needed = list(dict.fromkeys([*needed, *extra]))
-    types = {name: {key: columns[key].type for key in needed} for name, columns in found.items()}
-    check_same(types[first], [(name, types[name]) for name in found if name != first], first)
+    types = {name: {key: columns[key].type for key in needed} for name, columns in by_table.items()}
+    check_same(types[first], [(name, types[name]) for name in by_table if name != first], first)
     relation = one_relation(
-        session, [name for name, _ in tables.values()], [found[first][key].quoted for key in needed]
+        session, [name for name, _ in tables.values()], [by_table[first][key].quoted for key in needed]
     )
     columns = columns_of.read_columns(session, session.row(RELATION, relation))
     periods = periods_of(relation, columns, options)
@@ -112,25 +113,23 @@ def _open_source(session: Session, told: Told) -> Told:
     return {"n_rows": n_rows, "periods": times, "has_target": has_target, "most": source.most}
 
 
-def _sizes(session: Session, told: Told) -> Told:
+def _sizes(session: Session, message: Told) -> Told:
     """Return the training blocks that were packed here: partition, number, rows, bytes."""
-    return {"blocks": [list(each) for each in session.rows(SIZES, told["dataset_id"], told["parts"])]}
+    return {"blocks": [list(block) for block in session.rows(SIZES, message["dataset_id"], message["parts"])]}
 
 
-def _read_trained(session: Session, told: Told) -> Told:
+def _read_trained(session: Session, message: Told) -> Told:
     """Read the named blocks and keep their columns; return the content of each."""
-    kept, compared = session.kept(KEPT), _compared(session, told)
-    encoder = _encoder(session, told)
-    parts = [
-        block_values(encoder, compared, session.row(BLOCK, told["dataset_id"], *place), has_target=told["has_target"])
-        for place in told["blocks"]
-    ]
+    kept, compared = session.kept(KEPT), _compared(session, message)
+    encoder, has_target = _encoder(session, message), message["has_target"]
+    blocks = (session.row(BLOCK, message["dataset_id"], *place) for place in message["blocks"])
+    parts = [block_values(encoder, compared, block, has_target=has_target) for block in blocks]
     kept.values = [np.concatenate(values) for values in zip(*parts, strict=True)] if parts else []
     kept.values = kept.values or [
-        np.empty(0, int if isinstance(each, CategoricalField) else float) for each in compared
+        np.empty(0, int if isinstance(column, CategoricalField) else float) for column in compared
     ]
     kept.in_order = [np.sort(values[np.isfinite(values)]) for values in kept.values]
-    return {"columns": [_facts(*each) for each in zip(compared, kept.values, kept.in_order, strict=True)]}
+    return {"columns": [_facts(*column) for column in zip(compared, kept.values, kept.in_order, strict=True)]}
 
 
 def _facts(column: Compared, values: Array, in_order: Array) -> Told:
@@ -141,60 +140,56 @@ def _facts(column: Compared, values: Array, in_order: Array) -> Told:
     return {"n": len(in_order), "ends": ends, "distinct": distinct.tolist() if len(distinct) <= N_BINS else None}
 
 
-def _ranks(session: Session, told: Told) -> Told:
+def _ranks(session: Session, message: Told) -> Told:
     """Return how many numbers of some columns are no greater than some others."""
     kept = session.kept(KEPT).in_order
     return {
         "ranks": {
             place: np.searchsorted(kept[int(place)], [number_of(key) for key in keys], side="right").tolist()
-            for place, keys in told["thresholds"].items()
+            for place, keys in message["thresholds"].items()
         }
     }
 
 
-def bins_from(told: Sequence[Told]) -> list[Bins]:
+def bins_from(settled: Sequence[Told]) -> list[Bins]:
     """Return the settled bins; their counts of training rows are empty until they are counted."""
     return [
-        CategoryBins(np.array(each["place"]), np.array(each["seen"]), np.array(each.get("trained", [])))
-        if "place" in each
-        else NumberBins(np.array(each["edges"], float), *_ends(each), np.array(each.get("trained", [])))
-        for each in told
+        CategoryBins(np.array(column["place"]), np.array(column["seen"]), np.array(column.get("trained", [])))
+        if "place" in column
+        else NumberBins(np.array(column["edges"], float), *_ends(column), np.array(column.get("trained", [])))
+        for column in settled
     ]
 
 
-def _ends(told: Told) -> tuple[float, float]:
-    low, high = told["ends"] or (np.inf, -np.inf)
+def _ends(column: Told) -> tuple[float, float]:
+    low, high = column["ends"] or (np.inf, -np.inf)
     return low, high
 
 
-def _count_trained(session: Session, told: Told) -> Told:
+def _count_trained(session: Session, message: Told) -> Told:
     """Return how many of the training rows are in each bin."""
     counted = [
-        bins.counts(values) for bins, values in zip(bins_from(told["bins"]), session.kept(KEPT).values, strict=True)
+        bins.counts(values) for bins, values in zip(bins_from(message["bins"]), session.kept(KEPT).values, strict=True)
     ]
-    return {"counts": [each.tolist() for each in counted]}
+    return {"counts": [counts.tolist() for counts in counted]}
 
 
-def _count_new(session: Session, told: Told) -> Told:
+def _count_new(session: Session, message: Told) -> Told:
     """Return by period and column how many rows of the source are in each bin, and what no training row had."""
-    source, bins = session.kept(KEPT).source, bins_from(told["bins"])
+    source, bins = session.kept(KEPT).source, bins_from(message["bins"])
     if source is None:
         raise NotAllowed("the source was not opened before")
-    compared = _compared(session, told)
-    zeros = [np.zeros(n, int) for n in told["widths"]]
-    chunks = (each._replace(columns=each.columns[: len(compared)], texts=each.texts[: len(compared)])
-              for each in source.every(session, told["step"]))  # fmt: skip
+    compared = _compared(session, message)
+    zeros = [np.zeros(n, int) for n in message["widths"]]
+    chunks = (chunk._replace(columns=chunk.columns[: len(compared)], texts=chunk.texts[: len(compared)])
+              for chunk in source.every(session, message["step"]))  # fmt: skip
     seen = count_rows(chunks, bins, zeros)
     return {
         "periods": [
-            [period, [[each.counts.tolist(), each.n_unseen, _commonest(each.unseen)] for each in found]]
-            for period, found in seen.items()
+            [period, [[column.counts.tolist(), column.n_unseen, column.unseen.most_common()] for column in columns]]
+            for period, columns in seen.items()
         ]
     }
-
-
-def _commonest(unseen: Counter[str]) -> list[tuple[str, int]]:
-    return unseen.most_common()
 
 
 STEPS: Mapping[str, Callable[[Session, Told], Told]] = {

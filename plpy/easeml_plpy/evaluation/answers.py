@@ -149,13 +149,13 @@ def answers_for(session: Session, examined: Examined, split: str) -> Answers:
     """Return the answers for all rows of a split. Raises NotReady if it has none, InvalidData."""
     key = (examined.checkpoint_id, split)
     read = _answers_of_nodes if examined.is_elsewhere else _answers
-    found = session.kept(ANSWERS).get(key, lambda: _finite(read(session, examined, split), examined, split))
-    if not len(found.targets):
+    answers = session.kept(ANSWERS).get(key, lambda: _finite(read(session, examined, split), examined, split))
+    if not len(answers.targets):
         raise NotReady(
             f"dataset {examined.dataset_name!r} has no {split} rows",
             hint="SELECT * FROM easeml.partition_status shows how many rows each split has.",
         )
-    return found
+    return answers
 
 
 def _answers(session: Session, examined: Examined, split: str) -> Answers:
@@ -174,7 +174,7 @@ def _answers(session: Session, examined: Examined, split: str) -> Answers:
 
 
 def _answers_of_nodes(session: Session, examined: Examined, split: str) -> Answers:
-    """Return what nodes have answered for the rows of a split that lie there."""
+    """Return the answers that nodes have sent for their rows of a split."""
     data = datasets.dataset(session, examined.dataset_id)
     n_outputs = data.task().n_outputs
     outputs, targets = [np.zeros((0, n_outputs))], [np.zeros(0, np.int32)]
@@ -185,14 +185,14 @@ def _answers_of_nodes(session: Session, examined: Examined, split: str) -> Answe
         return Answers(np.concatenate(outputs), np.concatenate(targets))
 
 
-def _finite(found: Answers, examined: Examined, split: str) -> Answers:
-    n_wrong = int((~np.isfinite(found.outputs)).any(axis=1).sum())
+def _finite(answers: Answers, examined: Examined, split: str) -> Answers:
+    n_wrong = int((~np.isfinite(answers.outputs)).any(axis=1).sum())
     if n_wrong:
         raise InvalidData(
             f"trial {examined.trial_id} answers {n_wrong} {split} rows with numbers that are not finite",
             hint="It diverged in training: examine another trial of easeml.leaderboard.",
         )
-    return found
+    return answers
 
 
 def paged_outputs(served: Served, fields: Sequence[Array]) -> Array:
@@ -230,12 +230,12 @@ def row_keys(session: Session, examined: Examined, split: str) -> list[str | Non
     """Return the keys of the rows of a split, as easeml.dataset_rows has them, in the order of their answers."""
     if examined.is_elsewhere:
         return [None] * len(answers_for(session, examined, split).targets)
-    found: list[str | None] = []
+    all_keys: list[str | None] = []
     split = datasets.dataset(session, examined.dataset_id).stored_split(split)
     for partition_number in range(examined.n_partitions):
         for n_rows, keys in session.rows(KEYS, examined.dataset_id, split, partition_number):
-            found += keys or [None] * n_rows
-    return found
+            all_keys += keys or [None] * n_rows
+    return all_keys
 
 
 def sampled_rows(session: Session, examined: Examined, split: str, n_rows: int, seed: int) -> tuple[list[Array], Array]:
@@ -247,7 +247,7 @@ def sampled_rows(session: Session, examined: Examined, split: str, n_rows: int, 
     fields: list[list[Array]] = []
     targets: list[Array] = []
     for block, first, last in zip(blocks_of(session, examined, split), starts, starts[1:], strict=False):
-        own = drawn[(drawn >= first) & (drawn < last)] - first
-        fields.append([part[own] for part in block.fields])
-        targets.append(block.targets[own])
+        chosen = drawn[(drawn >= first) & (drawn < last)] - first
+        fields.append([part[chosen] for part in block.fields])
+        targets.append(block.targets[chosen])
     return [np.concatenate(parts) for parts in zip(*fields, strict=True)], np.concatenate(targets)

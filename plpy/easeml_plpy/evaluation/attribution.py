@@ -17,7 +17,7 @@ from easeml_plpy.server.value_types import Array
 
 INDEXES_AT_ONCE = 1 << 21
 BYTES_AT_ONCE = 1 << 28
-"""Of mixed rows: those of large images are few at a time."""
+"""Bytes of mixed rows at a time: few of them if images are large."""
 
 
 class Attribution(NamedTuple):
@@ -55,15 +55,14 @@ def sampled_attribution(
         some = slice(start, start + at_once)
         both = np.concatenate([orders[some], orders[some, ::-1]])
         chains = _chains(both, np.tile(others[some], 2))
-        said = answer(mixed(fields, features, chains.reshape(-1, n_features))).reshape(len(both), -1)
+        answers = answer(mixed(fields, features, chains.reshape(-1, n_features))).reshape(len(both), -1)
         steps = np.empty((len(both), n_features))
-        np.put_along_axis(steps, both, np.diff(said, axis=1), axis=1)
+        np.put_along_axis(steps, both, np.diff(answers, axis=1), axis=1)
         parts.append((steps[: len(both) // 2] + steps[len(both) // 2 :]) / 2)
-        bases.append(said[: len(both) // 2, 0])
-    found = np.concatenate(parts)
-    return Attribution(
-        float(np.concatenate(bases).mean()), found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(n_orders)
-    )
+        bases.append(answers[: len(both) // 2, 0])
+    changes = np.concatenate(parts)
+    errors = changes.std(axis=0, ddof=1) / np.sqrt(n_orders)
+    return Attribution(float(np.concatenate(bases).mean()), changes.mean(axis=0), errors)
 
 
 def _cycled(rng: np.random.Generator, n_background: int, n_orders: int) -> Array:

@@ -39,8 +39,8 @@ class ClassAnswers:
     @cached_property
     def most_probable(self) -> Array:
         """The most probable class of each row, the first of several."""
-        found: Array = self.probabilities.argmax(axis=1)
-        return found
+        codes: Array = self.probabilities.argmax(axis=1)
+        return codes
 
     @cached_property
     def predicted(self) -> Array:
@@ -52,23 +52,23 @@ class ClassAnswers:
     @cached_property
     def is_positive(self) -> Array:
         """Whether each row is of the positive class."""
-        found: Array = self.classes == self.positive
-        return found
+        mask: Array = self.classes == self.positive
+        return mask
 
     @cached_property
     def is_predicted_positive(self) -> Array:
         """Whether each row counts as positive."""
         if self.threshold is None:
-            said: Array = self.most_probable == self.positive
+            mask: Array = self.most_probable == self.positive
         else:
-            said = np.asarray(self.probabilities[:, self.positive] >= self.threshold)
-        return said
+            mask = np.asarray(self.probabilities[:, self.positive] >= self.threshold)
+        return mask
 
     @cached_property
     def hot(self) -> Array:
         """A column for each class, true where the row is of it."""
-        found: Array = self.classes[:, None] == np.arange(self.n_classes)
-        return found
+        mask: Array = self.classes[:, None] == np.arange(self.n_classes)
+        return mask
 
     @cached_property
     def is_separable(self) -> Array:
@@ -85,8 +85,8 @@ def _of_classes(name: str, average: str) -> Compute:
     def compute(answers: ClassAnswers) -> float:
         from sklearn import metrics
 
-        found = getattr(metrics, name)(answers.classes, answers.predicted, average=average, zero_division=0)
-        return float(found)
+        score = getattr(metrics, name)(answers.classes, answers.predicted, average=average, zero_division=0)
+        return float(score)
 
     return compute
 
@@ -108,8 +108,8 @@ def _of_positive(name: str, is_about: bool = True) -> Compute:
     def compute(answers: ClassAnswers) -> float:
         from sklearn import metrics
 
-        truth, said = answers.is_positive, answers.is_predicted_positive
-        return float(getattr(metrics, name)(truth, said, pos_label=is_about, zero_division=np.nan))
+        truth, predicted = answers.is_positive, answers.is_predicted_positive
+        return float(getattr(metrics, name)(truth, predicted, pos_label=is_about, zero_division=np.nan))
 
     return compute
 
@@ -126,10 +126,10 @@ def _of_probabilities(name: str, average: str) -> Compute:
             column = column & (np.arange(2) == answers.positive)
         if not column.any():
             return np.nan
-        truth, said = answers.hot[:, column], answers.probabilities[:, column]
+        truth, scores = answers.hot[:, column], answers.probabilities[:, column]
         if column.sum() == 1:
-            truth, said = truth.ravel(), said.ravel()
-        return float(getattr(metrics, name)(truth, said, average=average))
+            truth, scores = truth.ravel(), scores.ravel()
+        return float(getattr(metrics, name)(truth, scores, average=average))
 
     return compute
 

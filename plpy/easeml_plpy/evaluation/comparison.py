@@ -57,13 +57,13 @@ def compare_trials(
     """Return the metric of both trials, and the number of rows. Raises NotAllowed if there are none."""
     before, after = (examined_trial(session, dataset, trial_id) for trial_id in (before_trial_id, after_trial_id))
     rows = _rows(session, before, after)
-    encoders = [datasets.dataset(session, each.dataset_id).encoder for each in (before, after)]
+    encoders = [datasets.dataset(session, trial.dataset_id).encoder for trial in (before, after)]
     recoded = _recoded(encoders[1], encoders[0], rows.fields)
     outputs = [
         _in_classes_of(encoders[1], encoders[0], _outputs(session, before, recoded)),
         _outputs(session, after, rows.fields),
     ]
-    values = [_value(after.metric, encoders[1], rows.targets, each) for each in outputs]
+    values = [_value(after.metric, encoders[1], rows.targets, answers) for answers in outputs]
     return values[0], values[1], len(rows.targets)
 
 
@@ -75,7 +75,7 @@ class _Rows(NamedTuple):
 def _rows(session: Session, before: Examined, after: Examined) -> _Rows:
     """Return the rows that count, in the codes of the later version."""
     for splits in (EVERY_SPLIT, LEARNED):
-        fresh = [each.is_fresh for each in session.rows(FRESH, after.dataset_id, before.dataset_id, list(splits))]
+        fresh = [stored.is_fresh for stored in session.rows(FRESH, after.dataset_id, before.dataset_id, list(splits))]
         if sum(map(sum, fresh)) >= FEW_ROWS:
             break
     chosen = list(_chosen(blocks_of(session, after, "test"), fresh))
@@ -90,10 +90,10 @@ def _chosen(blocks: Iterator[Block], fresh: Sequence[Sequence[bool]]) -> Iterato
     n_rows = n_bytes = 0
     for block, is_fresh in zip(blocks, fresh, strict=True):
         row_bytes = sum(part.nbytes for part in block.fields) // max(len(block.targets), 1)
-        own = np.flatnonzero(is_fresh)[: min(MOST_ROWS - n_rows, (MOST_BYTES - n_bytes) // max(row_bytes, 1))]
-        n_rows, n_bytes = n_rows + len(own), n_bytes + len(own) * row_bytes
-        if len(own):
-            yield block._replace(fields=[part[own] for part in block.fields], targets=block.targets[own])
+        rows = np.flatnonzero(is_fresh)[: min(MOST_ROWS - n_rows, (MOST_BYTES - n_bytes) // max(row_bytes, 1))]
+        n_rows, n_bytes = n_rows + len(rows), n_bytes + len(rows) * row_bytes
+        if len(rows):
+            yield block._replace(fields=[part[rows] for part in block.fields], targets=block.targets[rows])
 
 
 def _outputs(session: Session, examined: Examined, fields: Sequence[Array]) -> Array:
@@ -114,9 +114,9 @@ def _recoded_field(field: Field, values: Array, other: Field) -> Array:
     if isinstance(field, CategoricalField) and isinstance(other, CategoricalField):
         codes = np.array([other.codes.get(name, UNKNOWN) for name in field.categories] + [UNKNOWN, MISSING])
         n_known = len(other.categories)
-        found = codes[values]  # MISSING is the last
+        recoded = codes[values]  # MISSING is the last
         missing = MISSING if other.missing else n_known
-        return np.where(found == UNKNOWN, n_known, np.where(found == MISSING, missing, found)).astype(np.int32)
+        return np.where(recoded == UNKNOWN, n_known, np.where(recoded == MISSING, missing, recoded)).astype(np.int32)
     is_same_text = isinstance(field, TextField) and isinstance(other, TextField) and field.analyzer == other.analyzer
     if is_same_text and isinstance(other, TextField):
         width = max(other.width, values.shape[1])
@@ -131,11 +131,11 @@ def _in_classes_of(encoder: Encoder, other: Encoder, outputs: Array) -> Array:
     """Return probabilities of one version's classes as those of another's; a class unknown to the first has none."""
     if not isinstance(encoder.target, LabelTarget) or not isinstance(other.target, LabelTarget):
         return outputs
-    found = np.zeros((len(outputs), len(encoder.target.labels)))
+    probabilities = np.zeros((len(outputs), len(encoder.target.labels)))
     for place, label in enumerate(other.target.labels):
         if label in encoder.target.labels:
-            found[:, encoder.target.labels.index(label)] = outputs[:, place]
-    return found
+            probabilities[:, encoder.target.labels.index(label)] = outputs[:, place]
+    return probabilities
 
 
 def _value(metric: str, encoder: Encoder, targets: Array, outputs: Array) -> float:

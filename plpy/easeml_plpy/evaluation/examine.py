@@ -46,7 +46,7 @@ def _score_rows(question: Question, scores: Sequence[Score[T]], answers_for: Cal
     for score in scores:
         yield {
             "metric": score.name,
-            **{split: or_null(found[score.name]) if found else None for split, found in measured.items()},
+            **{split: or_null(by_metric[score.name]) if by_metric else None for split, by_metric in measured.items()},
             "is_higher_better": score.is_higher_better,
             "summary": score.summary,
             "evaluated_trial_id": question.examined.trial_id,

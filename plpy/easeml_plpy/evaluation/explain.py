@@ -32,7 +32,7 @@ from easeml_plpy.units.outputs import measurable_on
 
 N_BACKGROUND_ROWS = 100
 N_ROWS, N_ORDERS = 2000, 100
-"""Rows that are drawn, and orders of the inputs, where the caller leaves it open and rows are not wide."""
+"""Default numbers of sampled rows and of orders of the inputs; fewer if rows are wide."""
 MOST_ROWS, MOST_ORDERS = 1_000_000, 100_000
 LEAST = 10
 MOST_NUMBERS = 1 << 25
@@ -40,10 +40,10 @@ MOST_NUMBERS = 1 << 25
 ask for each of them on 2,000 images would take minutes."""
 
 
-def bounded(encoder: Encoder, n_times: int, wanted: int) -> int:
+def bounded(encoder: Encoder, n_times: int, n_requested: int) -> int:
     """Return how many rows (or orders) are predicted `n_times` each: those requested, or fewer if rows are wide."""
     n_numbers = sum(math.prod(field.shape) for field in encoder.inputs)
-    return max(LEAST, min(wanted, MOST_NUMBERS // (n_times * n_numbers)))
+    return max(LEAST, min(n_requested, MOST_NUMBERS // (n_times * n_numbers)))
 
 
 def _count(question: Question, name: str, bounds: tuple[int, int], default: int) -> int:
@@ -59,14 +59,14 @@ EXPLAINED: Statement[str] = Statement(
 
 
 def explain(question: Question) -> Iterable[Row]:
-    """Return the inputs with what they are worth for a metric on held-out rows: now, or as nodes have found."""
+    """Return the importance of each input for a metric on held-out rows: computed here, or by the nodes before."""
     if question.examined.is_elsewhere:
         return _explained_by_nodes(question, "explain_on_nodes")
     return explained(question)
 
 
 def explain_row(question: Question) -> Iterable[Row]:
-    """Return what each input of one row adds to the answer: now, or as nodes have found, if that takes their rows."""
+    """Return what each input of one row adds to the answer: computed here, or by the nodes if that takes their rows."""
     if question.examined.is_elsewhere and _exact(restored(question.session, question.examined)) is None:
         return _explained_by_nodes(question, "explain_row_on_nodes")
     return explained_row(question)
@@ -75,20 +75,20 @@ def explain_row(question: Question) -> Iterable[Row]:
 def _explained_by_nodes(question: Question, procedure: str) -> Iterable[Row]:
     """Return the result of the same question on nodes, which a procedure has asked. Raises NotReady."""
     examined = question.examined
-    found = question.session.rows(
+    answers = question.session.rows(
         EXPLAINED, examined.trial_id, examined.checkpoint_id, json.dumps(dict(question.options))
     )
-    if not found:
+    if not answers:
         raise NotReady(
             f"the rows of dataset {examined.dataset_name!r} are on its nodes, and they have not been asked for this",
             hint=f"Ask first, with the same arguments: CALL easeml.{procedure}('{examined.dataset_name}', ...).",
         )
-    rows: Iterable[Row] = json.loads(found[0])
+    rows: Iterable[Row] = json.loads(answers[0])
     return rows
 
 
 def explained(question: Question) -> Iterable[Row]:
-    """Yield the inputs with what they are worth for a metric on held-out rows that are here."""
+    """Yield the importance of each input for a metric on held-out rows of this server."""
     score, sign = _score(question)
     split = question.split()
     n_repeats, seed = question.count("n_repeats", 1, 1000), question.count("seed", 0, 2**32 - 1)
@@ -123,11 +123,11 @@ def explained(question: Question) -> Iterable[Row]:
 
 def _score(question: Question) -> tuple[Any, float]:
     """Return the requested score, by default the metric of the trial's run, and 1, or -1 if lower is better."""
-    known = {score.name: score for score in (regression if question.labels is None else classification).SCORES}
+    scores = {score.name: score for score in (regression if question.labels is None else classification).SCORES}
     name = question.options.get("metric") or question.examined.metric
-    score = known.get(name)
+    score = scores.get(name)
     if score is None or score.is_higher_better is None:
-        legal = [each.name for each in known.values() if each.is_higher_better is not None]
+        legal = [ranking.name for ranking in scores.values() if ranking.is_higher_better is not None]
         raise InvalidArgument(
             f"metric: expected one that ranks, of easeml.evaluate, got {name!r}", hint=close_matches_hint(name, legal)
         )
@@ -158,15 +158,15 @@ def explained_row(question: Question) -> Iterator[Row]:
     explained = _explained(question, served, row)
     additive = _exact(served)
     if additive is not None:
-        found = _of_additive(served, additive, row, features, explained)
+        attribution = _of_additive(served, additive, row, features, explained)
     else:
         background, _ = sampled_rows(question.session, question.examined, "validation", N_BACKGROUND_ROWS, seed)
 
         def answer(fields: Sequence[Array]) -> Array:
             return paged_outputs(served, fields)[:, explained.output].astype(np.float64)
 
-        found = sampled_attribution(answer, (row, background), features, n_orders=n_orders, seed=seed)
-    yield from _rows(found, features, explained, _shown(encoder, features, values))
+        attribution = sampled_attribution(answer, (row, background), features, n_orders=n_orders, seed=seed)
+    yield from _rows(attribution, features, explained, _shown(encoder, features, values))
 
 
 def _explained(question: Question, served: Served, row: Sequence[Array]) -> _Explained:
@@ -193,37 +193,36 @@ def _of_additive(
 ) -> Attribution:
     """Return the exact values of columns, added up by feature."""
     task, target = served.data.task(served.view), served.data.encoder.target
-    inputs = served.data.encode(served.view, row)
-    margins = live.contributions(inputs)[0]
+    margins = live.contributions(served.data.encode(served.view, row))[0]
     n_margins = len(margins)
-    own = margins[explained.output if n_margins > 1 else 0]
+    margin = margins[explained.output if n_margins > 1 else 0]
     if n_margins == 1 and task.n_outputs == 2 and explained.output == 0:
-        own = -own
-    parts: Array = np.bincount(feature_places(features, task.layout), weights=own[:-1], minlength=len(features))
-    base = float(own[-1])
+        margin = -margin
+    parts: Array = np.bincount(feature_places(features, task.layout), weights=margin[:-1], minlength=len(features))
+    base = float(margin[-1])
     if isinstance(target, NumberTarget):
         parts, base = parts * target.scale, base * target.scale + target.mean
     return Attribution(base, parts, None)
 
 
 def _rows(
-    found: Attribution, features: Sequence[Feature], explained: _Explained, values: Mapping[str, str | None]
+    attribution: Attribution, features: Sequence[Feature], explained: _Explained, values: Mapping[str, str | None]
 ) -> Iterator[Row]:
-    told = {"explained_label": explained.label, "unit": explained.unit}
-    yield {"input": None, "value": None, "contribution": found.base, "standard_error": None, **told}
-    for k in np.argsort(-np.abs(found.parts), kind="stable").tolist():
+    subject = {"explained_label": explained.label, "unit": explained.unit}
+    yield {"input": None, "value": None, "contribution": attribution.base, "standard_error": None, **subject}
+    for k in np.argsort(-np.abs(attribution.parts), kind="stable").tolist():
         yield {
             "input": features[k].name,
             "value": values[features[k].name],
-            "contribution": float(found.parts[k]),
-            "standard_error": None if found.errors is None else float(found.errors[k]),
-            **told,
+            "contribution": float(attribution.parts[k]),
+            "standard_error": None if attribution.errors is None else float(attribution.errors[k]),
+            **subject,
         }
 
 
 def _shown(encoder: Encoder, features: Sequence[Feature], row: Mapping[str, JSON]) -> dict[str, str | None]:
     """Return what the row says of each feature, as text."""
-    found: dict[str, str | None] = {}
+    texts: dict[str, str | None] = {}
     for feature in features:
         field = encoder.inputs[feature.field]
         value: Any = row[field.source]
@@ -233,5 +232,5 @@ def _shown(encoder: Encoder, features: Sequence[Feature], row: Mapping[str, JSON
             value = value[feature.element]
         if feature.patch is not None:
             value = None  # of many numbers
-        found[feature.name] = value if isinstance(value, str | None) else json.dumps(value)
-    return found
+        texts[feature.name] = value if isinstance(value, str | None) else json.dumps(value)
+    return texts

@@ -51,7 +51,7 @@ def features_of(encoder: Encoder) -> list[Feature]:
             "series and trees of unequal size have no features that rows could exchange",
             hint="easeml.evaluate and the functions beside it measure such trials.",
         )
-    return [each for place, field in enumerate(encoder.inputs) for each in _features_of(field, place)]
+    return [feature for place, field in enumerate(encoder.inputs) for feature in _features_of(field, place)]
 
 
 def _features_of(field: Field, place: int) -> Iterator[Feature]:
@@ -85,9 +85,9 @@ def _channels(shape: Sequence[int]) -> int | None:
 
 def feature_places(features: Sequence[Feature], layout: Layout) -> Array:
     """Return the place of the feature that each column of a view was made of."""
-    places = {key: k for k, each in enumerate(features) for key in _keys(each, features)}
-    wanted = ((column.field, column.part) for column in layout)
-    return np.array([places[key] if key in places else places[key[0], ""] for key in wanted], int)
+    places = {key: k for k, feature in enumerate(features) for key in _keys(feature, features)}
+    column_keys = ((column.field, column.part) for column in layout)
+    return np.array([places[key] if key in places else places[key[0], ""] for key in column_keys], int)
 
 
 def _keys(feature: Feature, features: Sequence[Feature]) -> Iterator[tuple[str, str]]:
@@ -95,24 +95,24 @@ def _keys(feature: Feature, features: Sequence[Feature]) -> Iterator[tuple[str, 
     if feature.patch is None:
         yield feature.column, "" if feature.element is None else str(feature.element)
         return
-    own = [each.patch for each in features if each.field == feature.field and each.patch is not None]
-    shape = [max(patch[axis].stop for patch in own) for axis in range(len(feature.patch))]
+    patches = [other.patch for other in features if other.field == feature.field and other.patch is not None]
+    shape = [max(patch[axis].stop for patch in patches) for axis in range(len(feature.patch))]
     flat = np.arange(math.prod(shape)).reshape(shape)[feature.patch]
     yield from ((feature.column, str(k)) for k in flat.ravel().tolist())
 
 
 def mixed(fields: Sequence[Array], features: Sequence[Feature], rows: Array) -> list[Array]:
     """Return the fields of mixed rows; `rows` is int (n, n_features)."""
-    found = []
+    mixed_fields = []
     for place, values in enumerate(fields):
-        own = [j for j, feature in enumerate(features) if feature.field == place]
-        if features[own[0]].patch is not None:
-            found.append(_mixed_patches(values, [(features[j], rows[:, j]) for j in own]))
-        elif len(own) == 1:
-            found.append(values[rows[:, own[0]]])
+        members = [j for j, feature in enumerate(features) if feature.field == place]
+        if features[members[0]].patch is not None:
+            mixed_fields.append(_mixed_patches(values, [(features[j], rows[:, j]) for j in members]))
+        elif len(members) == 1:
+            mixed_fields.append(values[rows[:, members[0]]])
         else:
-            found.append(values[rows[:, own], np.arange(len(own))])
-    return found
+            mixed_fields.append(values[rows[:, members], np.arange(len(members))])
+    return mixed_fields
 
 
 def _mixed_patches(values: Array, parts: Sequence[tuple[Feature, Array]]) -> Array:

@@ -53,12 +53,12 @@ def importance_rows(
         return score(mixer.predict(matrix), truth)
 
     matrix = np.tile(np.arange(len(targets))[:, None], (1, len(features)))
-    found: Any = permutation_importance(
+    importances: Any = permutation_importance(
         _Mixer(outputs, fields, features), matrix, targets, scoring=scored, n_repeats=n_repeats, random_state=seed
     )
-    for k in np.argsort(-found.importances_mean, kind="stable").tolist():
+    for k in np.argsort(-importances.importances_mean, kind="stable").tolist():
         yield {
             "input": features[k].name,
-            "importance": float(found.importances_mean[k]),
-            "standard_deviation": float(found.importances_std[k]),
+            "importance": float(importances.importances_mean[k]),
+            "standard_deviation": float(importances.importances_std[k]),
         }

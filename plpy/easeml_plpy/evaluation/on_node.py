@@ -1,4 +1,4 @@
-"""On a node: a trial's answers for the held-out rows that lie here, block by block, as `answers` computes them, and the
+"""On a node: a trial's answers for the held-out rows on this node, block by block, as `answers` computes them, and the
 inputs that it relies on, for these rows or for one row, as `explain` finds them.
 """
 
@@ -72,10 +72,10 @@ def explain_on_node(session: Session, told: str) -> str:
     return json.dumps({"rows": list(rows)}, allow_nan=False)
 
 
-def _answer(session: Session, served: Served, told: Mapping[str, Any], place: tuple[str, int]) -> int:
+def _answer(session: Session, served: Served, order: Mapping[str, Any], place: tuple[str, int]) -> int:
     """Answer the blocks of a split in a partition; return their rows."""
     n_rows = 0
-    for number, stored in enumerate(session.each(datasets.BLOCKS, told["dataset_id"], *place)):
+    for number, stored in enumerate(session.each(datasets.BLOCKS, order["dataset_id"], *place)):
         fields = fields_from_bytes(served.data.encoder, stored.inputs, stored.n_rows)
         outputs = paged_outputs(served, fields).astype(np.float64).tobytes()
         session.run(ANSWERED, *place, number, stored.n_rows, outputs, stored.targets)

@@ -49,18 +49,18 @@ class Question:
                 f"dataset {self.examined.dataset_name!r} is a classification, which has no residuals",
                 hint="easeml.confusion_matrix and easeml.held_out_answers show what classes were answered.",
             )
-        found = self.answers(split)
-        return NumberAnswers(found.targets.astype(np.float64), found.outputs[:, 0].astype(np.float64))
+        answers = self.answers(split)
+        return NumberAnswers(answers.targets.astype(np.float64), answers.outputs[:, 0].astype(np.float64))
 
     def split(self) -> str:
         """Return the split that is asked about. Raises InvalidArgument."""
-        found = self.options["split"]
-        if found not in SPLITS:
+        split = self.options["split"]
+        if split not in SPLITS:
             raise InvalidArgument(
-                f"split: expected validation or test, got {_quoted(found)}",
+                f"split: expected validation or test, got {_quoted(split)}",
                 hint="Trials have learned from all other rows, so they tell nothing about how good a trial is.",
             )
-        return str(found)
+        return str(split)
 
     def answers(self, split: str) -> Answers:
         """Return what the trial answers for the rows of a split. Raises NotReady."""
@@ -73,8 +73,8 @@ class Question:
     def class_answers(self, labels: tuple[str, ...], split: str) -> ClassAnswers:
         """Return answers of a classification, judged as the options say. Raises InvalidArgument, NotFound."""
         positive, threshold = self.positive(labels), self.threshold(labels)
-        found = self.answers(split)
-        return ClassAnswers(found.targets, found.outputs.astype(np.float64), positive, threshold)
+        answers = self.answers(split)
+        return ClassAnswers(answers.targets, answers.outputs.astype(np.float64), positive, threshold)
 
     def positive(self, labels: tuple[str, ...]) -> int | None:
         """Return the class that counts as positive: the one named, else the second of two. Raises NotFound."""
@@ -90,12 +90,12 @@ class Question:
 
     def threshold(self, labels: tuple[str, ...]) -> float | None:
         """Return from which probability on a row counts as positive. Raises InvalidArgument."""
-        found = self.options.get("threshold")
-        if found is None:
+        threshold = self.options.get("threshold")
+        if threshold is None:
             return None
-        if not isinstance(found, int | float) or not 0 <= found <= 1:
+        if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
             raise InvalidArgument(
-                f"threshold: expected a number from 0 to 1, got {found}",
+                f"threshold: expected a number from 0 to 1, got {threshold}",
                 hint="It is a probability: threshold => 0.2 calls a row positive from 20 % on.",
             )
         if self.positive(labels) is None:
@@ -103,17 +103,17 @@ class Question:
                 f"threshold: dataset {self.examined.dataset_name!r} has {len(labels)} classes, and none is named",
                 hint="Say which class it is about: positive => 'label'.",
             )
-        return float(found)
+        return float(threshold)
 
     def count(self, name: str, low: int, high: int) -> int:
         """Return a whole number between these bounds. Raises InvalidArgument."""
-        found = self.options[name]
-        if not isinstance(found, int) or not low <= found <= high:
+        value = self.options[name]
+        if not isinstance(value, int) or not low <= value <= high:
             raise InvalidArgument(
-                f"{name}: expected a number from {low} to {high}, got {_quoted(found)}",
+                f"{name}: expected a number from {low} to {high}, got {_quoted(value)}",
                 hint=f"Leave {name} out to have the usual number.",
             )
-        return found
+        return value
 
 
 def _quoted(value: object) -> str:

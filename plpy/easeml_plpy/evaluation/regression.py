@@ -26,8 +26,8 @@ def _by_library(name: str, is_root: bool = False) -> Callable[[NumberAnswers], f
     def compute(answers: NumberAnswers) -> float:
         from sklearn import metrics
 
-        found = float(getattr(metrics, name)(answers.actual, answers.predicted))
-        return float(np.sqrt(found)) if is_root else found
+        score = float(getattr(metrics, name)(answers.actual, answers.predicted))
+        return float(np.sqrt(score)) if is_root else score
 
     return compute
 

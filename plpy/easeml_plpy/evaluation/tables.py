@@ -29,8 +29,8 @@ def confusion_rows(answers: ClassAnswers, labels: Sequence[str]) -> Iterator[Row
 
 def curve_classes(answers: ClassAnswers) -> list[int]:
     """Return the classes of which curves are drawn: the positive one, or all that differ from the rest."""
-    wanted = range(answers.n_classes) if answers.positive is None else [answers.positive]
-    return [k for k in wanted if answers.is_separable[k]]
+    classes = range(answers.n_classes) if answers.positive is None else [answers.positive]
+    return [k for k in classes if answers.is_separable[k]]
 
 
 def roc_rows(answers: ClassAnswers, labels: Sequence[str]) -> Iterator[Row]:
@@ -57,15 +57,15 @@ def roc_rows(answers: ClassAnswers, labels: Sequence[str]) -> Iterator[Row]:
 
 
 def calibration_rows(answers: ClassAnswers, labels: Sequence[str], n_bins: int) -> Iterator[Row]:
-    """Yield, for each class and each interval of its probability that has rows, what was said and what was seen."""
+    """Yield, for each class and each interval of its probability that has rows, its mean and the class's share."""
     from sklearn.calibration import calibration_curve
 
     for k in curve_classes(answers):
-        said = answers.probabilities[:, k].clip(0.0, 1.0)
-        seen, mean_said = calibration_curve(answers.hot[:, k], said, n_bins=n_bins)
+        predicted = answers.probabilities[:, k].clip(0.0, 1.0)
+        seen, means = calibration_curve(answers.hot[:, k], predicted, n_bins=n_bins)
         edges = np.linspace(0.0, 1.0, n_bins + 1)
-        counts = np.bincount(np.searchsorted(edges[1:-1], said), minlength=n_bins)  # as calibration_curve has it
-        for number, share, mean in zip(np.flatnonzero(counts).tolist(), seen.tolist(), mean_said.tolist(), strict=True):
+        counts = np.bincount(np.searchsorted(edges[1:-1], predicted), minlength=n_bins)  # as calibration_curve has it
+        for number, share, mean in zip(np.flatnonzero(counts).tolist(), seen.tolist(), means.tolist(), strict=True):
             yield {
                 "positive_class": labels[k],
                 "from_probability": number / n_bins,
@@ -80,8 +80,8 @@ def class_rows(answers: ClassAnswers, labels: Sequence[str]) -> Iterator[Row]:
     """Yield counts and scores of each class."""
     from sklearn.metrics import average_precision_score, precision_recall_fscore_support, roc_auc_score
 
-    each = np.arange(len(labels))
-    measured = precision_recall_fscore_support(answers.classes, answers.predicted, labels=each, zero_division=np.nan)
+    codes = np.arange(len(labels))
+    measured = precision_recall_fscore_support(answers.classes, answers.predicted, labels=codes, zero_division=np.nan)
     precision, recall, f1, n_rows = (column.tolist() for column in measured)
     n_predicted = np.bincount(answers.predicted, minlength=len(labels)).tolist()
     is_right = answers.predicted == answers.classes
@@ -112,11 +112,11 @@ def residual_rows(answers: NumberAnswers, keys: Sequence[str | None]) -> Iterato
 def answer_rows(answers: ClassAnswers, keys: Sequence[str | None], labels: Sequence[str]) -> Iterator[Row]:
     """Yield the class of each row, and what was answered."""
     codes = zip(answers.classes.tolist(), answers.predicted.tolist(), strict=True)
-    for key, (actual, predicted), said in zip(keys, codes, answers.probabilities.tolist(), strict=True):
+    for key, (actual, predicted), probabilities in zip(keys, codes, answers.probabilities.tolist(), strict=True):
         yield {
             "row_key": key,
             "actual": labels[actual],
             "predicted": labels[predicted],
-            "probability": said[predicted],
-            "probabilities": dict(zip(labels, said, strict=True)),
+            "probability": probabilities[predicted],
+            "probabilities": dict(zip(labels, probabilities, strict=True)),
         }

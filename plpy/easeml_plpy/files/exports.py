@@ -59,13 +59,13 @@ WHERE t.trial_id = $1 AND d.dataset_name = $2
 @entry_point(returns_failure=True)
 def export_file(session: Session, dataset: str, trial_id: int) -> bytes:
     """Return the file of a trial of a dataset, as far as the caller may see both."""
-    found = session.rows(TRIAL, trial_id, dataset, list(METRICS))
-    if not found:
+    trials = session.rows(TRIAL, trial_id, dataset, list(METRICS))
+    if not trials:
         raise NotFound(
             f"dataset {dataset!r} has no measured trial {trial_id} of yours",
             hint="SELECT trial_id, test_metric FROM easeml.leaderboard lists them.",
         )
-    trial = found[0]
+    trial = trials[0]
     if architecture(trial.architecture).entry_point is not None:
         raise NotAllowed(
             f"{trial.architecture} is a registered architecture, whose code no file could hold",
@@ -139,8 +139,8 @@ def import_model(session: Session, contents: bytes | None, name: str | None) -> 
     finally:
         crossing.ready = None
     if stored.trial_id is None:
-        told: dict[str, Any] = json.loads(stored.failure or "{}")
-        raise from_sqlstate(told["sqlstate"], told["message"], told["detail"], told["hint"])
+        failure: dict[str, Any] = json.loads(stored.failure or "{}")
+        raise from_sqlstate(failure["sqlstate"], failure["message"], failure["detail"], failure["hint"])
     return stored.trial_id
 
 

@@ -41,12 +41,12 @@ from easeml_plpy.trainers.contract import Blueprint
 from easeml_plpy.trainers.ensemble import names_of
 
 MOST_NUMBERS = 1 << 22
-"""Of an encoded row."""
+"""The most numbers in an encoded row."""
 MOST_EPOCHS = 1_000_000
 MOST_FOLDS = 20
 MEASURED = frozenset({*METRICS, "n_rows", "metric_value", "n_classes", "metric_error"})
 BROKEN = (AttributeError, LookupError, OverflowError, RuntimeError, TypeError, ValueError)
-"""What reading something else than what was expected ends in."""
+"""Errors that reading unexpected content raises."""
 HINT = "Export the trial again where it was trained."
 
 
@@ -96,11 +96,11 @@ def _is_count(value: object) -> bool:
 # The encoder
 
 
-def _encoder(told: Mapping[str, Any]) -> Encoder:
+def _encoder(entries: Mapping[str, Any]) -> Encoder:
     """Return the encoder of a document. Raises InvalidData."""
     try:
-        encoder = Encoder.from_json(told)
-        _demand(_with_numbers(encoder.to_json()) == _with_numbers(told), "the encoder has other entries")
+        encoder = Encoder.from_json(entries)
+        _demand(_with_numbers(encoder.to_json()) == _with_numbers(entries), "the encoder has other entries")
         _check_encoder(encoder)
     except BROKEN as error:
         raise InvalidData("the file's encoder cannot be read", hint=HINT) from error
@@ -157,7 +157,7 @@ def _check_numbers(field: NumericField | TensorField) -> None:
         bool(np.isfinite(field.mean).all() and (field.scale > 0).all() and np.isfinite(field.scale).all()), "no scale"
     )
     _demand(len(field.knots) in (0, n_positions(field)), "knots are missing")
-    _demand(all(each.ndim == 1 and bool((np.diff(each) >= 0).all()) for each in field.knots), "knots do not ascend")
+    _demand(all(knots.ndim == 1 and bool((np.diff(knots) >= 0).all()) for knots in field.knots), "knots do not ascend")
 
 
 def _are_texts(texts: tuple[str, ...]) -> bool:
@@ -184,13 +184,13 @@ def _check_state(chosen: Architecture, config: Mapping[str, Any], data: Dataset,
     _demand(reason is None, f"its architecture does not fit its encoder: {reason}")
     if chosen.is_derived:
         for member, payload in _members(state):
-            own = architecture(member["architecture"])
-            _demand(not own.is_derived, "an ensemble has an ensemble as a member")
-            _demand(own.entry_point is None, f"{own.name} is a registered architecture, which no file may name")
+            base = architecture(member["architecture"])
+            _demand(not base.is_derived, "an ensemble has an ensemble as a member")
+            _demand(base.entry_point is None, f"{base.name} is a registered architecture, which no file may name")
             _demand(_is_number(member["weight"]) and _is_count(member["start"]), "a member has no weight")
             _demand(member["task"].get("n_folds", 0) == task.n_folds, "a member has other folds than its rows")
-            _check_place(member, data, own.view)
-            _check_state(own, member["config"], data, payload)
+            _check_place(member, data, base.view)
+            _check_state(base, member["config"], data, payload)
         return
     blueprint = Blueprint(chosen, complete(chosen, config), task)
     for payload in member_states(chosen, task, state) if task.n_folds else [state]:
@@ -199,8 +199,8 @@ def _check_state(chosen: Architecture, config: Mapping[str, Any], data: Dataset,
 
 def _check_place(member: Mapping[str, Any], data: Dataset, view: str) -> None:
     """Refuse a member of other rows than those of the encoder: it would be built as large as it says."""
-    told, expected = _with_numbers(member["task"]), _with_numbers(asdict(data.task(view)))
-    _demand({**expected, **told} == expected, "a member has another task than its rows")
+    stated, expected = _with_numbers(member["task"]), _with_numbers(asdict(data.task(view)))
+    _demand({**expected, **stated} == expected, "a member has another task than its rows")
     starts = {part.view.name: part.start for part in parts_of(data.encoder)}
     _demand(member["start"] == starts.get(data.view(view).name), "a member begins elsewhere than its view")
 
@@ -208,9 +208,9 @@ def _check_place(member: Mapping[str, Any], data: Dataset, view: str) -> None:
 def _members(state: bytes) -> Iterator[tuple[Mapping[str, Any], bytes]]:
     """Yield the description of each member with each of its states, found by name as the ensemble finds them."""
     loaded = checkpoint.load(state)
-    for told, names in zip(told_members := loaded.read("members", list), names_of(told_members), strict=True):
+    for member, names in zip(members := loaded.read("members", list), names_of(members), strict=True):
         for name in names:
-            yield told, loaded.arrays[name].tobytes()
+            yield member, loaded.arrays[name].tobytes()
 
 
 def _demand(is_so: bool, otherwise: str) -> None:

@@ -60,7 +60,8 @@ class ModelFile:
         """Return the file. Raises CorruptCheckpoint."""
         header, tensors = _split(self.state)
         _metadata(header).pop(_MODEL, None)
-        return _written(header, tensors, _text(asdict(self.document)))
+        text = json.dumps(asdict(self.document), sort_keys=True, allow_nan=False, separators=(",", ":"))
+        return _written(header, tensors, text)
 
     @classmethod
     def from_bytes(cls, contents: Payload) -> ModelFile:
@@ -71,18 +72,18 @@ class ModelFile:
             metadata = _metadata(header)
             text = metadata.pop(_MODEL)
             metadata.pop(_DIGEST)
-            told = json.loads(text, parse_constant=_refuse_constant)
+            document = json.loads(text, parse_constant=_refuse_constant)
         except (CorruptCheckpoint, KeyError, TypeError, ValueError, RecursionError) as error:
             raise InvalidData(
                 "expected a file that easeml export has written, got something else", hint=_HINT
             ) from error
-        _check_format(told)
+        _check_format(document)
         state = _joined(header, tensors)
         if _written(header, tensors, text) != bytes(contents):
             raise CorruptCheckpoint(
                 "the file does not match its digest: it was changed since it was written", hint=_HINT
             )
-        return cls(_document(told), state)
+        return cls(_document(document), state)
 
 
 def _written(header: dict[str, Any], tensors: bytes, text: str) -> bytes:
@@ -128,21 +129,17 @@ def _joined(header: Mapping[str, Any], tensors: bytes) -> bytes:
     return b"".join((_LENGTH.pack(len(padded)), padded, tensors))
 
 
-def _text(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, sort_keys=True, allow_nan=False, separators=(",", ":"))
-
-
 def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON")
 
 
-def _check_format(told: object) -> None:
+def _check_format(document: object) -> None:
     """Refuse a document of another version before anything else is read in it."""
-    found = told.get("format") if isinstance(told, dict) else None
-    if found != FORMAT or isinstance(found, bool):
-        made_by = str(told.get("made_by"))[:40] if isinstance(told, dict) else "another program"
+    file_format = document.get("format") if isinstance(document, dict) else None
+    if file_format != FORMAT or isinstance(file_format, bool):
+        made_by = str(document.get("made_by"))[:40] if isinstance(document, dict) else "another program"
         raise VersionMismatch(
-            f"expected a file of format {FORMAT}, got format {str(found)[:20]} of {made_by}",
+            f"expected a file of format {FORMAT}, got format {str(file_format)[:20]} of {made_by}",
             hint="Install the version of easeml that wrote it, or export the trial again with this one.",
         )
 
@@ -162,15 +159,15 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _document(told: Mapping[str, Any]) -> ModelDocument:
+def _document(entries: Mapping[str, Any]) -> ModelDocument:
     """Return the document. Raises InvalidData if a part is missing or has the wrong type."""
-    if told.keys() != _TYPES.keys():
+    if entries.keys() != _TYPES.keys():
         raise InvalidData(
-            f"expected a document with {', '.join(_TYPES)}, got {', '.join(map(str, told))[:200]}", hint=_HINT
+            f"expected a document with {', '.join(_TYPES)}, got {', '.join(map(str, entries))[:200]}", hint=_HINT
         )
     for name, kind in _TYPES.items():
-        if not isinstance(told[name], kind):
-            raise InvalidData(f"document: {name} is of type {type(told[name]).__name__}", hint=_HINT)
-    if not all(isinstance(values, dict) for values in told["metrics"].values()):
+        if not isinstance(entries[name], kind):
+            raise InvalidData(f"document: {name} is of type {type(entries[name]).__name__}", hint=_HINT)
+    if not all(isinstance(values, dict) for values in entries["metrics"].values()):
         raise InvalidData("document: metrics are no objects", hint=_HINT)
-    return ModelDocument(**told)
+    return ModelDocument(**entries)

@@ -1,4 +1,4 @@
-"""On a node: prediction for tables that lie here, with a state that the control server has sent.
+"""On a node: prediction for its tables, with a state that the control server has sent.
 
 The tables are read under the rules of packing: only plain tables that a role of the asker's name may read. The output
 is a new table, so that no trigger runs with the rights of the service.
@@ -65,21 +65,21 @@ LITERAL: Statement[str] = Statement("SELECT quote_literal($1) AS text", ("text",
 STAGED = "pg_temp.easeml_staged"
 
 
-def job_limit_bytes(session: Session, told: Told) -> int:
+def job_limit_bytes(session: Session, order: Told) -> int:
     """Return the memory limit of a job here: that of a slot of this node, at most that of a predicting session."""
-    own: int = told["limit"]["memory_limit_bytes"] or slot_share(told["limit"]["n_slots"])
-    given = session.kept(MEMORY)
-    return own if given is None else min(own, given)
+    limit: int = order["limit"]["memory_limit_bytes"] or slot_share(order["limit"]["n_slots"])
+    session_limit = session.kept(MEMORY)
+    return limit if session_limit is None else min(limit, session_limit)
 
 
-def trial_on_node(session: Session, told: Told, restore: Restore) -> Served:
+def trial_on_node(session: Session, order: Told, restore: Restore) -> Served:
     """Return a trial whose state was sent here, ready to answer. Raises CorruptCheckpoint."""
-    data = datasets.dataset(session, told["dataset_id"])
-    view = architecture(told["architecture"]).view
+    data = datasets.dataset(session, order["dataset_id"])
+    view = architecture(order["architecture"]).view
     with within_memory():
-        state = read_state(session, told["trial_id"], told["checkpoint_id"])
-        live = restore(told["architecture"], told["config"], data.task(view), state)
-    return Served(data, view, live, told["trial_id"], len(state))
+        state = read_state(session, order["trial_id"], order["checkpoint_id"])
+        live = restore(order["architecture"], order["config"], data.task(view), state)
+    return Served(data, view, live, order["trial_id"], len(state))
 
 
 @entry_point(of=NodeSession)
@@ -89,7 +89,7 @@ def predict_on_node(session: Session, told: str) -> str:
     bind("cpu", 1, job_limit_bytes(session, order))
     remark = remark_of(order)
     place = place_of(session, order, remark)
-    done = rows_told(place.remark, remark)
+    done = rows_in_remark(place.remark, remark)
     if done is not None:
         return json.dumps({"n_rows": done})
     filling = session.kept(FILLING)
@@ -104,25 +104,25 @@ def to_answer(name: str, config: Mapping[str, JSON], task: Task, state: bytes) -
     return answering_trial(architecture(name), config, task, state)
 
 
-def remark_of(told: Told) -> str:
+def remark_of(order: Told) -> str:
     """Return how the remark on an output begins, by which a job knows it again."""
-    return f"Predictions of trial {told['trial_id']} of dataset {told['dataset']}, job {told['job_id']} of easeml: "
+    return f"Predictions of trial {order['trial_id']} of dataset {order['dataset']}, job {order['job_id']} of easeml: "
 
 
-def rows_told(remark: str | None, ours: str) -> int | None:
+def rows_in_remark(remark: str | None, ours: str) -> int | None:
     """Return the number of rows of the existing output; None if it does not belong to this job."""
     return int(remark.removeprefix(ours).split()[0]) if remark is not None and remark.startswith(ours) else None
 
 
-def place_of(session: Session, told: Told, remark: str) -> _Place:
+def place_of(session: Session, order: Told, remark: str) -> _Place:
     """Return where the output goes. Raises NotAllowed, InvalidArgument."""
-    place = session.row(PLACE, *schema_and_name(told["output"]), told["role"])
+    place = session.row(PLACE, *schema_and_name(order["output"]), order["role"])
     schema = place.name.partition(".")[0]
     if not place.is_schema:
         raise InvalidArgument(f"output: there is no schema {schema}", hint="Make it on each node, or name another.")
     if not place.is_open:
         raise NotAllowed(
-            f"role {told['role']} may make no table in schema {schema}", hint="GRANT CREATE ON SCHEMA to it, there."
+            f"role {order['role']} may make no table in schema {schema}", hint="GRANT CREATE ON SCHEMA to it, there."
         )
     if not place.is_ours_too:
         raise NotAllowed(
@@ -134,41 +134,40 @@ def place_of(session: Session, told: Told, remark: str) -> _Place:
     return place
 
 
-def _predict(session: Session, told: Told, output: str, encoder: Encoder) -> int:
+def _predict(session: Session, order: Told, output: str, encoder: Encoder) -> int:
     """Fill the output; return the number of rows."""
     if encoder.objects is not None:
         raise NotAllowed("series and trees go in, and no table of rows holds them", hint="Call easeml.infer.")
-    if told["probabilities"]:
-        label_target(told["dataset"], encoder, hint="Leave out probabilities => true.")
+    if order["probabilities"]:
+        label_target(order["dataset"], encoder, hint="Leave out probabilities => true.")
     sources = list(dict.fromkeys(field.source for field in encoder.inputs))
-    tables = {name: open_table(session, name, told["role"], sources) for name in told["tables"]}
+    tables = {name: open_table(session, name, order["role"], sources) for name in order["tables"]}
     first = next(iter(tables))
     columns = columns_of.read_columns(session, session.row(RELATION, first))
-    keys = _keys(session, told, columns, encoder, tuple(tables))
+    keys = _keys(session, order, columns, encoder, tuple(tables))
     needed = list(dict.fromkeys([*keys, *sources]))
     check_types(first, columns, encoder.inputs)
     relation = one_relation(session, [name for name, _ in tables.values()], [columns[name].quoted for name in needed])
-    wanted = TableRequest(
-        None, told["trial_id"], session.row(RELATION, relation), relation, output, told["probabilities"]
+    request = TableRequest(
+        None, order["trial_id"], session.row(RELATION, relation), relation, output, order["probabilities"]
     )
-    filling = TableFilling(wanted, columns, encoder, [columns[name].quoted for name in keys])
+    filling = TableFilling(request, columns, encoder, [columns[name].quoted for name in keys])
     return filling.fill(session, relation, output)
 
 
-def _keys(session: Session, told: Told, columns: Columns, encoder: Encoder, tables: Sequence[str]) -> list[str]:
+def _keys(session: Session, order: Told, columns: Columns, encoder: Encoder, tables: Sequence[str]) -> list[str]:
     """Return the columns that say which row a prediction is for; the role may read them in each table."""
-    relation = session.row(RELATION, tables[0])
-    keys, _ = key_columns(session, relation, columns, encoder.inputs, told["key"])
+    keys, _ = key_columns(session, session.row(RELATION, tables[0]), columns, encoder.inputs, order["key"])
     types = {name: column.type for name, column in columns.items()}
     for table in tables:
-        may_read(session, table, told["role"], keys)
+        may_read(session, table, order["role"], keys)
     others = [(table, columns_of.read_columns(session, session.row(RELATION, table))) for table in tables[1:]]
-    for table, found in others:
-        columns_of.require(found, [*keys], "key", table)
+    for table, table_columns in others:
+        columns_of.require(table_columns, [*keys], "key", table)
     needed = {*keys, *(field.source for field in encoder.inputs)}
     check_same(
         {name: types[name] for name in needed},
-        [(table, {name: column.type for name, column in found.items()}) for table, found in others],
+        [(table, {name: column.type for name, column in table_columns.items()}) for table, table_columns in others],
         tables[0],
     )
     return keys

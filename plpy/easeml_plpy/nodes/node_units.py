@@ -46,11 +46,11 @@ class _Opened(NamedTuple):
 
 def _opened(text: str) -> _Opened:
     """Parse what easeml.open_node_unit returned, and bind the session to its slot."""
-    told = json.loads(text)
+    entries = json.loads(text)
     context = bound_context(opened_from_text(text))
-    if told["composition"] is not None:
-        context = context._replace(composition=Composition.from_json(told["composition"]))
-    return _Opened(context, told["new_checkpoint_id"], MeanRows(**told["mean_rows"]))
+    if entries["composition"] is not None:
+        context = context._replace(composition=Composition.from_json(entries["composition"]))
+    return _Opened(context, entries["new_checkpoint_id"], MeanRows(**entries["mean_rows"]))
 
 
 @entry_point(of=NodeSession)
@@ -77,7 +77,7 @@ def train(session: Session, unit: str, context: str) -> str:
         return stored.store(state)
 
     facts, _ = train_opened(session, order, opened.context, record)
-    return json.dumps({"facts": facts, **stored.told})
+    return json.dumps({"facts": facts, **stored.report})
 
 
 @entry_point(of=NodeSession, is_pinned=True)
@@ -91,14 +91,14 @@ def train_round(session: Session, unit: str, context: str) -> str:
     the facts of each member of the order."""
     order, opened = Unit.from_text(unit), _opened(context)
     stored = _Stored(session, order, opened.new_checkpoint_id)
-    told: list[TrainingFacts] = []
+    all_facts: list[TrainingFacts] = []
 
     def record(parts: Sequence[TrainingFacts], state: bytes) -> RecordedTraining:
-        told.extend(parts)
+        all_facts.extend(parts)
         return stored.store(state)
 
     train_opened_round(session, order, opened.context, record)
-    return json.dumps({"facts": told[0], "parts": told, **stored.told})
+    return json.dumps({"facts": all_facts[0], "parts": all_facts, **stored.report})
 
 
 @entry_point(of=NodeSession, is_pinned=True)
@@ -153,16 +153,16 @@ def pilot(session: Session, unit: str, context: str) -> str:
 
 
 class _Stored:
-    """The new state of a unit under the number in the order; `told` is what the control server is sent about it."""
+    """The new state of a unit under the number in the order; `report` describes it to the control server."""
 
     def __init__(self, session: Session, order: Unit, checkpoint_id: int) -> None:
         self._session, self._order, self._checkpoint_id = session, order, checkpoint_id
-        self.told: dict[str, Any] = {}
+        self.report: dict[str, Any] = {}
 
     def store(self, state: bytes) -> RecordedTraining:
         """Store it."""
         number, n_bytes, sha256 = self._checkpoint_id, len(state), digest(state)
-        self.told = {"checkpoint_id": number, "n_bytes": n_bytes, "sha256": sha256}
+        self.report = {"checkpoint_id": number, "n_bytes": n_bytes, "sha256": sha256}
         self._session.run(STORE, number, self._order.trial_id, self._order.lease_number, n_bytes, sha256)
         for chunk_number, chunk in state_chunks(state):
             self._session.run(STORE_CHUNK, number, chunk_number, chunk)

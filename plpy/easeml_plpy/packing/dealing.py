@@ -93,20 +93,20 @@ BY_GROUP = " SELECT row, label, k, g.split, g.fold FROM keyed JOIN pg_temp.easem
 WAYS = {"time_column": BY_TIME, "split_column": BY_WORD, "group_column": BY_GROUP}
 
 
-def deal(session: Session, request: PackRequest, wanted: Wanted) -> None:
+def deal(session: Session, request: PackRequest, sizes: Wanted) -> None:
     """Give each row its split. Raises InvalidArgument, InvalidData."""
     by = request.split_by
     if by is not None:
-        _check_values(session, by, wanted.splits)
+        _check_values(session, by, sizes.splits)
     if by is not None and by.argument == "group_column":
-        deal_groups(session, by.column, request.seed, wanted.bins(), has_labels=wanted.has_labels)
+        deal_groups(session, by.column, request.seed, sizes.bins(), has_labels=sizes.has_labels)
     session.execute(
         (DEALT + KEYED + (AT_RANDOM if by is None else WAYS[by.argument])).format(
-            label="y" if wanted.has_labels else "true",
-            has_labels=wanted.has_labels,
+            label="y" if sizes.has_labels else "true",
+            has_labels=sizes.has_labels,
             seed=int(request.seed),
-            n_test=wanted.n_test,
-            n_validation=wanted.n_validation,
+            n_test=sizes.n_test,
+            n_validation=sizes.n_validation,
         )
     )
     if by is not None and by.argument == "group_column":
@@ -125,8 +125,8 @@ def _check_values(session: Session, by: SplitBy, splits: Sequence[str]) -> None:
 
 
 def _check_words(session: Session, column: str, splits: Sequence[str]) -> None:
-    found = session.execute("SELECT s, count(*) AS n FROM pg_temp.easeml_rows GROUP BY s ORDER BY n DESC, s LIMIT 20")
-    words = [str(row["s"]) for row in found]
+    rows = session.execute("SELECT s, count(*) AS n FROM pg_temp.easeml_rows GROUP BY s ORDER BY n DESC, s LIMIT 20")
+    words = [str(row["s"]) for row in rows]
     unknown = [word for word in words if word not in splits]
     if unknown:
         raise InvalidData(

@@ -16,7 +16,7 @@ IDENTIFIER = "left out: another text in each row, and they look like identifiers
 
 def explanations(fields: Sequence[Field], facts: Mapping[str, TextFacts]) -> dict[str, str]:
     """Return by column what it became and why; `facts` also has the columns that were left out."""
-    left_out = {name: f"{IDENTIFIER} ({found.explain()})" for name, found in facts.items() if found.is_identifier}
+    left_out = {name: f"{IDENTIFIER} ({texts.explain()})" for name, texts in facts.items() if texts.is_identifier}
     return {field.column: _explain(field, facts.get(field.column)) for field in fields} | left_out
 
 
@@ -27,11 +27,11 @@ def _explain(field: Field, facts: TextFacts | None) -> str:
         return f"categories: {len(field.categories)} values of an enum"
     if isinstance(field, TensorField | TextField):
         return f"array of shape {list(field.shape)}"
-    told = _lack(field)
+    lack = _lack(field)
     if field.is_time:
         parts = ", ".join(("seconds", *field.calendar))
-        return f"time: {told or parts}"
-    return f"number: {told}" if told else "number"
+        return f"time: {lack or parts}"
+    return f"number: {lack}" if lack else "number"
 
 
 def _lack(field: Field) -> str | None:
@@ -54,8 +54,8 @@ def notices(fields: Sequence[Field], distinct: Sequence[str]) -> Iterator[str]:
         if columns:
             yield f"{_named(columns, 'is', 'are')} {lack}: nothing can be learnt from that"
     if distinct:
-        said = _named(distinct, "has", "have")
-        yield f"{said} another whole number in each row: leave out what only names rows, new rows have others"
+        inputs = _named(distinct, "has", "have")
+        yield f"{inputs} another whole number in each row: leave out what only names rows, new rows have others"
 
 
 def _named(columns: Sequence[str], one: str, several: str) -> str:

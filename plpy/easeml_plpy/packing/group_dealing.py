@@ -9,7 +9,7 @@ split, unless a group is larger than the split: a group of half the rows trains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -39,10 +39,10 @@ class Group(NamedTuple):
 class GroupDealer:
     """Assigns one group after the other to a bin, by number."""
 
-    def __init__(self, wanted: Sequence[int]) -> None:
-        self._shares = [n / sum(wanted) for n in wanted]
-        self._owed = [0.0] * len(wanted)
-        self._smallest_bin = min(wanted)
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._shares = [n / sum(sizes) for n in sizes]
+        self._owed = [0.0] * len(sizes)
+        self._smallest_bin = min(sizes)
         self._rarity: int | None = None
         self._lacking: list[int] = []
 
@@ -115,8 +115,9 @@ def deal_groups(session: Session, column: str, seed: int, bins: Sequence[Bin], *
         "CREATE TEMPORARY TABLE easeml_groups (value text, n_rows bigint, split text, fold integer) ON COMMIT DROP"
     )
     statement = Statement((GROUPS if has_labels else KINDLESS_GROUPS).format(seed=int(seed)), (), Group, is_kept=False)
-    dealer, n_groups, used = GroupDealer([each.n_rows for each in bins]), 0, set[int]()
-    for groups in _batches(session.each(statement, at_once=1000)):
+    dealer, n_groups, used = GroupDealer([share.n_rows for share in bins]), 0, set[int]()
+    left = session.each(statement, at_once=1000)
+    while groups := list(islice(left, WRITTEN_AT_ONCE)):
         chosen = [dealer.deal(group) for group in groups]
         n_groups += len(groups)
         used.update(chosen)
@@ -129,30 +130,22 @@ def deal_groups(session: Session, column: str, seed: int, bins: Sequence[Bin], *
             [place.fold for place in places],
         )
     if n_groups < len(bins):
+        kind = "splits" if all(share.fold is None for share in bins) else "folds and test rows"
         raise InvalidData(
-            f"group_column: column {column!r} makes {n_groups} groups, and {len(bins)} {_kind(bins)} need one each",
+            f"group_column: column {column!r} makes {n_groups} groups, and {len(bins)} {kind} need one each",
             hint="Leave group_column out, or name a column with more values.",
         )
     for number in sorted(set(range(len(bins))) - used):
         session.run(MOVE_GROUP, bins[number].split, bins[number].fold)
-    _tell_large(session, column, bins)
+    _notify_large(session, column, bins)
 
 
-def _kind(bins: Sequence[Bin]) -> str:
-    return "splits" if all(each.fold is None for each in bins) else "folds and test rows"
-
-
-def _batches(groups: Iterator[Group]) -> Iterator[list[Group]]:
-    while batch := list(islice(groups, WRITTEN_AT_ONCE)):
-        yield batch
-
-
-def _tell_large(session: Session, column: str, bins: Sequence[Bin]) -> None:
+def _notify_large(session: Session, column: str, bins: Sequence[Bin]) -> None:
     """Send a notice that names groups larger than a split's target, which explains unexpected shares."""
-    smallest = min(bins, key=lambda each: each.n_rows)
+    smallest = min(bins, key=lambda share: share.n_rows)
     large = session.rows(LARGE_GROUPS, smallest.n_rows)
     if large:
-        named = ", ".join(f"{each.value[:40]!r} ({each.n_rows} rows, in {each.split})" for each in large)
+        named = ", ".join(f"{group.value[:40]!r} ({group.n_rows} rows, in {group.split})" for group in large)
         more = f" and {large[0].n_groups - N_NAMED} more" if large[0].n_groups > N_NAMED else ""
         session.notice(
             f"group_column: some groups of {column!r} are larger than the {smallest.n_rows} rows of the"

@@ -26,7 +26,7 @@ from easeml_plpy.packing.pack_request import PackRequest
 from easeml_plpy.packing.paged_relations import has_pages, pages_sql, size_of, within_sql
 from easeml_plpy.packing.random_places import are_filled, copies, places, splits_at_random
 from easeml_plpy.packing.source_rows import MAX_LABELS, RowsSql, are_few, is_left_open, labels_sql, task_of
-from easeml_plpy.packing.splitting import wanted_rows
+from easeml_plpy.packing.splitting import split_sizes
 from easeml_plpy.server.chunks import STATEMENT_ROWS
 from easeml_plpy.server.errors import InvalidData
 from easeml_plpy.server.session import Session, Statement, only_column
@@ -34,9 +34,9 @@ from easeml_plpy.server.value_types import Array
 
 HELD_BYTES = 256 << 20
 ROW_BYTES = 256
-"""That the key, the label and the place of a row take beside its image."""
+"""Memory that a row's key, label and place take beside its image."""
 MOST_PAGE_ROWS = 291
-"""That a page of the server can hold."""
+"""The most rows that a page of the server can hold."""
 LARGEST_CHUNK = 512 << 20
 
 
@@ -121,38 +121,38 @@ class HeldRows(NamedTuple):
 
 
 def held_rows(
-    session: Session, wanted: PackRequest, columns: Columns, inputs: Sequence[Field], rows: RowsSql
+    session: Session, request: PackRequest, columns: Columns, inputs: Sequence[Field], rows: RowsSql
 ) -> HeldRows | None:
     """Return the rows of a source of labelled images, or None if the server has to place them."""
-    read = read_images(session, wanted, columns, inputs, rows)
+    read = read_images(session, request, columns, inputs, rows)
     if read is None:
         return None
     keys = [key for key in read.keys if key is not None] if rows.has_key else None
     if keys is not None and len(set(keys)) < len(read.keys):
         return None  # of columns that the caller has named
-    shuffled = shuffle(session, wanted, read.hashes, read.k, read.labels, keys)
+    shuffled = shuffle(session, request, read.hashes, read.k, read.labels, keys)
     if shuffled is None:
         return None
-    target = LabelTarget(wanted.target, columns[wanted.target].type, read.labels.names)
-    codes, n_partitions = read.labels.codes, wanted.n_partitions
+    target = LabelTarget(request.target, columns[request.target].type, read.labels.names)
+    codes, n_partitions = read.labels.codes, request.n_partitions
     return HeldRows(read.fields, target, read.values, codes, read.hashes, keys, *shuffled, n_partitions)
 
 
 def read_images(
     session: Session,
-    wanted: PackRequest,
+    request: PackRequest,
     columns: Columns,
     inputs: Sequence[Field],
     rows: RowsSql,
     most_rows: int = HELD_BYTES // ROW_BYTES,
 ) -> ImageRows | None:
     """Return the rows of a source of labelled images; None if it is another one, or does not fit into memory."""
-    if task_of(wanted, columns[wanted.target]) != "classification":
+    if task_of(request, columns[request.target]) != "classification":
         return None
-    fields = _fields_of(wanted, inputs)
-    if fields is None or wanted.split_by is not None or wanted.n_folds or not has_pages(session, wanted.relation):
+    fields = _fields_of(request, inputs)
+    if fields is None or request.split_by is not None or request.n_folds or not has_pages(session, request.relation):
         return None
-    size = size_of(session, wanted.source)
+    size = size_of(session, request.source)
     step = size.pages_of(STATEMENT_ROWS)
     if (
         size.n_rows > most_rows
@@ -160,65 +160,60 @@ def read_images(
         or step * MOST_PAGE_ROWS * row_bytes(fields) > LARGEST_CHUNK
     ):
         return None
-    found = session.rows(_distinct_labels(wanted, columns, rows))
-    is_open = is_left_open(wanted, columns[wanted.target])
-    if len(found) > MAX_LABELS or (is_open and not are_few(size.n_rows, len(found))):
+    labels_of_source = labels_sql(columns[request.target], f"(SELECT {rows.target} AS y FROM {request.source}) source")
+    distinct_labels = session.rows(Statement(labels_of_source, (), _Label, is_kept=False))
+    is_open = is_left_open(request, columns[request.target])
+    if len(distinct_labels) > MAX_LABELS or (is_open and not are_few(size.n_rows, len(distinct_labels))):
         return None
-    chunks = session.each(_chunks_of(session, wanted, columns, fields, rows, step), wanted.source)
+    chunks = session.each(_chunks_of(session, request, columns, fields, rows, step), request.source)
     read = _read(chunks, fields, size.n_rows)
-    labels = None if read is None else _labels_of(found, read.labels)
+    labels = None if read is None else _labels_of(distinct_labels, read.labels)
     if read is None or labels is None:
         return None
     return ImageRows(fields, read.values, read.hashes, read.k, labels, read.keys)
 
 
 def shuffle(
-    session: Session, wanted: PackRequest, hashes: Array, k: Array, labels: Labels, keys: Sequence[str] | None
+    session: Session, request: PackRequest, hashes: Array, k: Array, labels: Labels, keys: Sequence[str] | None
 ) -> Shuffled | None:
     """Return the split of each row and its place in the shuffle; None if there are too few rows of some class."""
     again = copies(hashes, keys)
     if again.any():
-        k = _shuffled_again(session, wanted.seed, hashes, again, k)
-    splits = splits_at_random(labels.ranks, k, wanted_rows(wanted, len(k), has_labels=True))
+        k = _shuffled_again(session, request.seed, hashes, again, k)
+    splits = splits_at_random(labels.ranks, k, split_sizes(request, len(k), has_labels=True))
     n_least = int(np.bincount(splits, minlength=len(SPLITS)).min())
     are_all = len(labels.names) > 1 and are_filled(splits, labels.codes, len(labels.names))
-    return Shuffled(splits, k) if are_all and n_least >= wanted.n_partitions else None
+    return Shuffled(splits, k) if are_all and n_least >= request.n_partitions else None
 
 
-def _fields_of(wanted: PackRequest, inputs: Sequence[Field]) -> list[NumberField] | None:
+def _fields_of(request: PackRequest, inputs: Sequence[Field]) -> list[NumberField] | None:
     """Return the inputs if they are numbers and one image, whose shape the caller has said."""
     numbers = [field for field in inputs if isinstance(field, NumericField | TensorField)]
     images = [field for field in numbers if isinstance(field, TensorField)]
-    if len(numbers) < len(inputs) or len(images) != 1 or images[0].is_array or wanted.input_shape is None:
+    if len(numbers) < len(inputs) or len(images) != 1 or images[0].is_array or request.input_shape is None:
         return None
-    shape = wanted.input_shape
-    return [replace(field, shape=shape) if isinstance(field, TensorField) else field for field in numbers]
-
-
-def _distinct_labels(wanted: PackRequest, columns: Columns, rows: RowsSql) -> Statement[_Label]:
-    source = f"(SELECT {rows.target} AS y FROM {wanted.source}) source"
-    return Statement(labels_sql(columns[wanted.target], source), (), _Label, is_kept=False)
+    return [replace(field, shape=request.input_shape) if isinstance(field, TensorField) else field for field in numbers]
 
 
 def _chunks_of(
     session: Session,
-    wanted: PackRequest,
+    request: PackRequest,
     columns: Columns,
     fields: Sequence[NumberField],
     rows: RowsSql,
     step: int,
 ) -> Statement[_Chunk]:
     """Return a statement that yields all rows as one snapshot sees them, in the order of the table."""
-    label = columns_of.text_sql(columns[wanted.target].type, "y")
+    label = columns_of.text_sql(columns[request.target].type, "y")
     keys = "array_to_json(array_agg(key))::text" if rows.has_key else "NULL::text"
     values = [(field, columns_of.read_sql(field, f"i{k}")) for k, field in enumerate(fields)]
-    shuffled = f"array_agg(hash_record_extended(ROW(h, 1::int8), {int(wanted.seed)}))"
+    shuffled = f"array_agg(hash_record_extended(ROW(h, 1::int8), {int(request.seed)}))"
     sql = (
         f"SELECT chunk.* FROM {pages_sql('$1', step)} CROSS JOIN LATERAL (SELECT count(*)::int AS n,"
         f" {payload_sql(values, session.schema)} AS payload,"
         f" {session.schema}.array_bytes(array_agg(h)) AS hashes, {session.schema}.array_bytes({shuffled}) AS shuffled,"
         f" array_to_json(array_agg({label}))::text AS labels, {keys} AS keys"
-        f" FROM ({rows.hashed_rows(wanted, [], f'WHERE {within_sql(step)}')} OFFSET 0) AS hashed) AS chunk"
+        f" FROM ({rows.hashed_rows(request, [], f'WHERE {within_sql(step)}')} OFFSET 0) AS hashed) AS chunk"
         " WHERE chunk.n > 0"
     )
     return Statement(sql, ("regclass",), _Chunk, is_kept=False)
@@ -250,13 +245,14 @@ def _read(chunks: Iterable[_Chunk], fields: Sequence[NumberField], n_rows: int) 
     return _Read([values[:n] for values in whole], hashes[:n], k[:n], labels, keys) if n else None
 
 
-def _labels_of(found: Sequence[_Label], texts: Sequence[str | None]) -> Labels | None:
+def _labels_of(distinct_labels: Sequence[_Label], texts: Sequence[str | None]) -> Labels | None:
     """Return the labels of the rows; None if one is missing, or was added after the labels were read."""
-    codes = {each.label: code for code, each in enumerate(found)}
+    codes = {label.label: code for code, label in enumerate(distinct_labels)}
     if None in codes or not codes.keys() >= set(texts):
         return None
     of_rows = np.fromiter(map(codes.__getitem__, texts), np.int32, len(texts))
-    return Labels(tuple(str(each.label) for each in found), of_rows, np.array([each.rank for each in found])[of_rows])
+    ranks = np.array([label.rank for label in distinct_labels])[of_rows]
+    return Labels(tuple(str(label.label) for label in distinct_labels), of_rows, ranks)
 
 
 def _shuffled_again(session: Session, seed: int, hashes: Array, again: Array, k: Array) -> Array:

@@ -1,7 +1,7 @@
-"""Rows of easeml_rows that are split at random, placed by numpy: the server would sort all of them three times more.
+"""Placing of rows that are split at random, by numpy: the server would sort all of easeml_rows three more times.
 
-What makes a row's place is read as two arrays, and the places go back as one. The arrays stay in a temporary table
-meanwhile, since it is their order that says which place is of which row.
+The session reads shuffle keys and label ranks as two arrays, and writes the places back as one. A temporary table keeps
+the arrays meanwhile, because their order assigns each place to its row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from easeml_plpy.packing.random_places import are_filled, places_in_split, split
 from easeml_plpy.server.session import Command, Session, Statement
 
 MOST_ROWS = 4 << 20
-"""They take 64 bytes each in the session's memory for a moment, 256 MB in all."""
+"""Each row takes 64 bytes of the session's memory for a moment, 256 MB in all."""
 NEW_ORDER = "CREATE TEMPORARY TABLE easeml_order (row tid, split text, part integer, position integer) ON COMMIT DROP"
 NEW_ARRAYS = """
 CREATE TEMPORARY TABLE easeml_arrays (rows tid[], k bigint[], ranks bigint[]) ON COMMIT DROP;
@@ -62,18 +62,18 @@ SELECT row, ($2)[1 + (place >> 48)], (place >> 32 & 65535)::integer, (place & 42
 )
 
 
-def order_held_rows(session: Session, wanted: Wanted, seed: int, n_partitions: int) -> bool:
+def order_held_rows(session: Session, sizes: Wanted, seed: int, n_partitions: int) -> bool:
     """Fill easeml_order; return False, and leave it to the server, where some split lacks rows of a class.
 
     Rows are at most MOST_ROWS, and partitions fewer than 65,536.
     """
     session.execute(NEW_ARRAYS)
-    keyed = KEYED.format(label="y" if wanted.has_labels else "true", seed=int(seed))
-    session.execute(FILL.format(keyed=keyed, ranked=RANKED if wanted.has_labels else UNRANKED))
+    keyed = KEYED.format(label="y" if sizes.has_labels else "true", seed=int(seed))
+    session.execute(FILL.format(keyed=keyed, ranked=RANKED if sizes.has_labels else UNRANKED))
     arrays = session.row(READ)
     k, ranks = int8s(arrays.k), int8s(arrays.ranks)
-    splits = splits_at_random(ranks, k, wanted)
-    is_placed = not wanted.has_labels or are_filled(splits, ranks, int(ranks.max()) + 1)
+    splits = splits_at_random(ranks, k, sizes)
+    is_placed = not sizes.has_labels or are_filled(splits, ranks, int(ranks.max()) + 1)
     if is_placed:
         session.execute(NEW_ORDER)
         place = places_in_split(splits, k)

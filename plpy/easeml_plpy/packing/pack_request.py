@@ -90,7 +90,7 @@ WHERE d.dataset_id = $1 AND d.packing_xid = pg_current_xact_id()
 
 def begun_dataset(session: Session, dataset_id: int) -> PackRequest:
     """Return what is to be packed, once easeml has checked it. Raises NotFound, InvalidArgument."""
-    found = session.rows(BEGUN, dataset_id)
-    if not found:
+    requests = session.rows(BEGUN, dataset_id)
+    if not requests:
         raise NotFound(f"dataset {dataset_id} was not begun in this transaction, or its source is gone")
-    return found[0]
+    return requests[0]

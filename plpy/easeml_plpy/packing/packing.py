@@ -54,7 +54,7 @@ from easeml_plpy.server.value_types import Array
 
 AS_NULL = "Turn them into NULL in a view."
 BYTES_AT_ONCE, BLOCKS_AT_ONCE = 512 << 10, 64
-"""Blocks are inserted together until they are that large, or that many."""
+"""Limits of one insertion: bytes, and blocks."""
 
 
 INSERT_BLOCK = Command(
@@ -87,62 +87,62 @@ FINISH_DATASET = Command("SELECT easeml.request('finish_dataset', $1)", ("jsonb"
 @entry_point(returns_failure=True)
 def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     """Pack the source of a dataset that this transaction has begun; return the number of rows."""
-    started = time.monotonic()  # a duration for the record, no decision hangs on it
-    wanted = begun_dataset(session, dataset_id)
-    columns = columns_of.read_columns(session, wanted.relation)
-    check_columns(wanted, columns)
+    started = time.monotonic()  # recorded as a duration; no decision depends on it
+    request = begun_dataset(session, dataset_id)
+    columns = columns_of.read_columns(session, request.relation)
+    check_columns(request, columns)
     session.execute(SETTINGS)
-    inputs: list[Field] = [columns_of.input_field(columns[name]) for name in wanted.inputs]
-    rows = source_rows.rows_sql(session, wanted, columns, inputs)
-    held = image_rows.held_rows(session, wanted, columns, inputs, rows)
+    inputs: list[Field] = [columns_of.input_field(columns[name]) for name in request.inputs]
+    rows = source_rows.rows_sql(session, request, columns, inputs)
+    held = image_rows.held_rows(session, request, columns, inputs, rows)
     if held is None:
-        return _pack_placed(session, wanted, columns, inputs, rows, started)
-    packing = _Packing(session, wanted, held.inputs, held.target, row_key=rows.row_key)
+        return _pack_placed(session, request, columns, inputs, rows, started)
+    packing = _Packing(session, request, held.inputs, held.target, row_key=rows.row_key)
     return packing.pack(held.blocks(packing.block_rows), held.n_train_rows, started)
 
 
 def _pack_placed(
-    session: Session, wanted: PackRequest, columns: Columns, inputs: Sequence[Field], rows: RowsSql, started: float
+    session: Session, request: PackRequest, columns: Columns, inputs: Sequence[Field], rows: RowsSql, started: float
 ) -> int:
     """Pack rows of any kind and number, which the server places in temporary tables."""
-    source_rows.copy_rows(session, wanted, columns, rows)
-    n_skipped = source_rows.drop_rows_without_target(session, wanted)
-    row_keys.check_keys(session, wanted)
-    target = source_rows.target_of(session, wanted, columns[wanted.target])
-    inputs = source_shapes.with_shapes(session, wanted, inputs)
-    splitting.order_rows(session, wanted, target)
-    n_train_rows = splitting.check_splits(session, wanted)
+    source_rows.copy_rows(session, request, columns, rows)
+    n_skipped = source_rows.drop_rows_without_target(session, request)
+    row_keys.check_keys(session, request)
+    target = source_rows.target_of(session, request, columns[request.target])
+    inputs = source_shapes.with_shapes(session, request, inputs)
+    splitting.order_rows(session, request, target)
+    n_train_rows = splitting.check_splits(session, request)
     sources = [Source(field, columns_of.read_sql(field, f"r.i{k}")) for k, field in enumerate(inputs)]
     sources = source_documents.with_keys(session, sources)
     facts = source_texts.read_facts(session, sources)
     sources = source_texts.without_identifiers(session, sources, facts)
-    sources = source_texts.with_dictionaries(session, sources, facts, wanted.n_partitions)
+    sources = source_texts.with_dictionaries(session, sources, facts, request.n_partitions)
     fields = [source.field for source in sources]
-    packing = _Packing(session, wanted, fields, target, row_key=rows.row_key, n_skipped=n_skipped, facts=facts)
+    packing = _Packing(session, request, fields, target, row_key=rows.row_key, n_skipped=n_skipped, facts=facts)
     n_rows = packing.pack(_placed_blocks(session, sources, target, packing.block_rows), n_train_rows, started)
     for table in ("easeml_rows", "easeml_order"):
         session.execute(f"DROP TABLE pg_temp.{table}")
     return n_rows
 
 
-def check_columns(wanted: PackRequest, columns: Columns) -> None:
-    if not wanted.inputs:
+def check_columns(request: PackRequest, columns: Columns) -> None:
+    if not request.inputs:
         raise InvalidArgument(
-            "inputs: expected at least one column", hint=f"{wanted.source} has: {some_of([*columns])}."
+            "inputs: expected at least one column", hint=f"{request.source} has: {some_of([*columns])}."
         )
-    columns_of.check_number(len(wanted.inputs))
-    columns_of.require(columns, wanted.inputs, "inputs", wanted.source)
-    columns_of.require(columns, [wanted.target], "target", wanted.source)
-    if len(set(wanted.inputs)) < len(wanted.inputs):
+    columns_of.check_number(len(request.inputs))
+    columns_of.require(columns, request.inputs, "inputs", request.source)
+    columns_of.require(columns, [request.target], "target", request.source)
+    if len(set(request.inputs)) < len(request.inputs):
         raise InvalidArgument("inputs: a column is named twice", hint="Name each column once.")
-    if wanted.target in wanted.inputs:
+    if request.target in request.inputs:
         raise InvalidArgument(
-            f"target: column {wanted.target!r} is among the inputs, so there is nothing to learn",
+            f"target: column {request.target!r} is among the inputs, so there is nothing to learn",
             hint="Take it out of the inputs.",
         )
-    source_rows.task_of(wanted, columns[wanted.target])
-    if wanted.split_by is not None:
-        splitting.check_column(wanted, wanted.split_by, columns)
+    source_rows.task_of(request, columns[request.target])
+    if request.split_by is not None:
+        splitting.check_column(request, request.split_by, columns)
 
 
 class _Block(NamedTuple):
@@ -166,7 +166,7 @@ class _Packing:
     def __init__(
         self,
         session: Session,
-        wanted: PackRequest,
+        request: PackRequest,
         inputs: Sequence[Field],
         target: Target,
         *,
@@ -176,9 +176,9 @@ class _Packing:
     ) -> None:
         self._session, self._inputs, self._target = session, inputs, target
         self._facts, self._row_key = facts or {}, row_key
-        self._n_folds = wanted.n_folds or 0
-        self._dataset_id, self._n_partitions, self._n_skipped = wanted.dataset_id, wanted.n_partitions, n_skipped
-        self.block_rows = block_rows_of(wanted.block_rows, inputs)
+        self._n_folds = request.n_folds or 0
+        self._dataset_id, self._n_partitions, self._n_skipped = request.dataset_id, request.n_partitions, n_skipped
+        self.block_rows = block_rows_of(request.block_rows, inputs)
 
     def pack(self, blocks: Iterable[PackedRows], n_train_rows: int, started: float) -> int:
         """Write the blocks and finish the dataset; return the number of rows."""
@@ -207,14 +207,14 @@ class _Packing:
         return statistics
 
     def _insert(self, blocks: Sequence[tuple[SqlValue, ...]]) -> None:
-        """Insert blocks; a large one comes alone, and passes through no array."""
+        """Insert blocks; a large one is inserted alone, without an array."""
         if len(blocks) == 1:
             self._session.run(INSERT_BLOCK, self._dataset_id, *blocks[0])
         elif blocks:
             self._session.run(INSERT_BLOCKS, self._dataset_id, *map(list, zip(*blocks, strict=True)))
 
     def finish(self, statistics: PackingStatistics, started: float) -> None:
-        """Pass on the results of packing: easeml counts the rows itself, and from then on nobody can add to them."""
+        """Finish the dataset: easeml counts the rows itself, and from then on nobody can add any."""
         fields = statistics.fields(self._inputs)
         finished = version_facts(fields, statistics.measured_target(self._target), self._facts, self._n_folds) | {
             "dataset_id": self._dataset_id,

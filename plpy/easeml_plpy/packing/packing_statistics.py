@@ -37,7 +37,7 @@ from easeml_plpy.server.value_types import Array
 
 INTEGERS = frozenset({"int2", "int4", "int8"})
 BlockFacts: TypeAlias = dict[str, Array]
-"""What one block of training rows adds to the statistics, by name; blocks that lie elsewhere send it."""
+"""What one block of training rows adds to the statistics, by name; packing on nodes sends it."""
 
 
 class PackingStatistics:
@@ -71,32 +71,32 @@ class PackingStatistics:
     def look(self, fields: Sequence[Array], targets: Array, folds: Array, n_before: int | None) -> BlockFacts:
         """Return what a block of training rows adds; `n_before`: training rows in the blocks before it, None if those
         are the ones that were added."""
-        found: BlockFacts = {"n_rows": np.array(len(targets))}
+        facts: BlockFacts = {"n_rows": np.array(len(targets))}
         for k, measure in self._numbers.items():
-            found |= _named(f"number {k}", measure.look(fields[k], n_before))
+            facts |= _named(f"number {k}", measure.look(fields[k], n_before))
         for k in self._texts:
             n_missing = int((fields[k][:, 0] == NULL_TEXT).sum())
-            found |= {f"text {k} tokens": token_frequencies(fields[k]), f"text {k} n_missing": np.array(n_missing)}
+            facts |= {f"text {k} tokens": token_frequencies(fields[k]), f"text {k} n_missing": np.array(n_missing)}
         for k, sums in self._categories.items():
             counted, summed = sums.look(fields[k], self._outputs.of(targets), folds)
-            found |= {f"category {k} counts": counted, f"category {k} sums": summed}
+            facts |= {f"category {k} counts": counted, f"category {k} sums": summed}
         numbers = self._observed(targets).astype(np.float64)
-        found |= _named("target", _moment_facts(moments_of(numbers.reshape(-1, 1), True)))
+        facts |= _named("target", _moment_facts(moments_of(numbers.reshape(-1, 1), True)))
         low, high = numbers.min(initial=math.inf), numbers.max(initial=-math.inf)
-        return found | {"target low": np.array(low), "target high": np.array(high)}
+        return facts | {"target low": np.array(low), "target high": np.array(high)}
 
-    def add(self, found: BlockFacts) -> None:
+    def add(self, facts: BlockFacts) -> None:
         """Add the contribution of a block. Blocks come in order, because floating-point sums depend on it."""
-        n_rows, parts = int(found["n_rows"]), _parts(found)
+        n_rows, parts = int(facts["n_rows"]), _parts(facts)
         for k, measure in self._numbers.items():
             measure.add(parts[f"number {k}"])
         for k, counts in self._texts.items():
-            counts.combine(found[f"text {k} tokens"], n_rows, int(found[f"text {k} n_missing"]))
+            counts.combine(facts[f"text {k} tokens"], n_rows, int(facts[f"text {k} n_missing"]))
         for k, sums in self._categories.items():
-            sums.add(found[f"category {k} counts"], found[f"category {k} sums"])
+            sums.add(facts[f"category {k} counts"], facts[f"category {k} sums"])
         self._target.combine(_block_moments(parts["target"]))
         low, high = self._target_range
-        self._target_range = min(low, float(found["target low"])), max(high, float(found["target high"]))
+        self._target_range = min(low, float(facts["target low"])), max(high, float(facts["target high"]))
 
     def count(self, split: str, part: int, n_rows: int, packed: Sequence[bytes]) -> None:
         """Count a block: its inputs and targets, in the order of the blocks."""
@@ -125,16 +125,16 @@ class PackingStatistics:
         """Return the target with its statistics: mean, scale and range of numbers; 8-bit values have a range anyhow."""
         if isinstance(target, LabelTarget):
             return target
-        found, (low, high) = self._target.statistics(), self._target_range
-        mean, scale = float(found.mean[0]), float(found.scale[0])
+        statistics, (low, high) = self._target.statistics(), self._target_range
+        mean, scale = float(statistics.mean[0]), float(statistics.scale[0])
         if isinstance(target, TensorTarget) and target.is_bytes:
             return replace(target, mean=mean, scale=scale)
         return replace(target, mean=mean, scale=scale, low=low, high=high) if low <= high else target
 
 
-def _moment_facts(found: BlockMoments) -> BlockFacts:
-    facts: BlockFacts = {"count": np.asarray(found.n), "mean": found.mean, "squares": found.squares}
-    return facts if found.missing is None else facts | {"missing": found.missing}
+def _moment_facts(moments: BlockMoments) -> BlockFacts:
+    facts: BlockFacts = {"count": np.asarray(moments.n), "mean": moments.mean, "squares": moments.squares}
+    return facts if moments.missing is None else facts | {"missing": moments.missing}
 
 
 def _block_moments(facts: BlockFacts) -> BlockMoments:
@@ -182,15 +182,15 @@ class _Measure:
             values = numbers_of(self._objects, values)
         before = self._n_seen if n_before is None else n_before
         low, high, sampled = self._sample.look(values, before)
-        found = _moment_facts(moments_of(values, self._moments.is_elementwise)) | {"low": low, "high": high}
-        found["n"] = np.array(len(values))  # of series and trees more than there are rows
-        return found if sampled is None else found | {"sample": sampled}
+        facts = _moment_facts(moments_of(values, self._moments.is_elementwise)) | {"low": low, "high": high}
+        facts["n"] = np.array(len(values))  # of series and trees more than there are rows
+        return facts if sampled is None else facts | {"sample": sampled}
 
-    def add(self, found: BlockFacts) -> None:
+    def add(self, facts: BlockFacts) -> None:
         """Add what `look` returned."""
-        self._moments.combine(_block_moments(found))
-        self._sample.add(found["low"], found["high"], found.get("sample"))
-        self._n_seen += int(found["n"])
+        self._moments.combine(_block_moments(facts))
+        self._sample.add(facts["low"], facts["high"], facts.get("sample"))
+        self._n_seen += int(facts["n"])
 
     def is_distinct(self) -> bool:
         """Return whether no number occurs twice, as far as the sample shows."""
@@ -198,11 +198,8 @@ class _Measure:
 
     def measured(self, field: NumberField) -> NumberField:
         """Return the field with its statistics."""
-        found = self._moments.statistics()
-        knots = self._sample.knots()
+        moments = self._moments.statistics()
         if isinstance(field, NumericField):
-            calendar = varying_parts(self._sample.values()[:, 0]) if field.is_time else ()
-            return replace(
-                field, mean=found.mean, scale=found.scale, missing=found.missing, knots=knots, calendar=calendar
-            )
-        return replace(field, mean=found.mean, scale=found.scale, missing=found.missing, knots=knots)
+            field = replace(field, calendar=varying_parts(self._sample.values()[:, 0]) if field.is_time else ())
+        knots = self._sample.knots()
+        return replace(field, mean=moments.mean, scale=moments.scale, missing=moments.missing, knots=knots)

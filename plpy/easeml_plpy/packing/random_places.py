@@ -29,7 +29,7 @@ class Place(NamedTuple):
     rows: Array
 
 
-def splits_at_random(ranks: Array, k: Array, wanted: Wanted) -> Array:
+def splits_at_random(ranks: Array, k: Array, sizes: Wanted) -> Array:
     """Return the split of each row, by its place in SPLITS: `ranks` (n,) order the labels, `k` (n,) shuffles rows.
 
     Rows whose targets are numbers have one rank.
@@ -37,9 +37,9 @@ def splits_at_random(ranks: Array, k: Array, wanted: Wanted) -> Array:
     shuffled = in_order(k)
     order = shuffled[np.argsort(ranks[shuffled].astype(np.int16), kind="stable")]
     labels = ranks[order]
-    is_first = np.append(True, labels[1:] != labels[:-1]) & wanted.has_labels
-    is_test = _evenly(~is_first, wanted.n_test)
-    is_validation = _evenly(~is_first & ~is_test, wanted.n_validation)
+    is_first = np.append(True, labels[1:] != labels[:-1]) & sizes.has_labels
+    is_test = _evenly(~is_first, sizes.n_test)
+    is_validation = _evenly(~is_first & ~is_test, sizes.n_validation)
     splits = np.empty(len(k), np.int8)
     splits[order] = np.select([is_test, is_validation], [SPLITS.index("test"), SPLITS.index("validation")])
     return splits
@@ -54,11 +54,11 @@ def in_order(k: Array) -> Array:
     return np.argsort(k, kind="stable") if (ordered[1:] == ordered[:-1]).any() else order
 
 
-def _evenly(candidates: Bools, n_wanted: int) -> Bools:
+def _evenly(candidates: Bools, n_chosen: int) -> Bools:
     """Choose a number of candidates at even distances."""
     n = np.cumsum(candidates)
     n_all = max(int(n[-1]), 1)
-    chosen: Bools = candidates & (n * n_wanted // n_all > (n - 1) * n_wanted // n_all)
+    chosen: Bools = candidates & (n * n_chosen // n_all > (n - 1) * n_chosen // n_all)
     return chosen
 
 
@@ -75,11 +75,11 @@ def places(splits: Array, k: Array, n_partitions: int, block_rows: int) -> Itera
 
 def places_in_split(splits: Array, k: Array) -> Array:
     """Return the place of each row in the shuffle of its split."""
-    found = np.empty(len(k), np.int64)
+    positions = np.empty(len(k), np.int64)
     for split in range(len(SPLITS)):
         rows = np.flatnonzero(splits == split)
-        found[rows[in_order(k[rows])]] = np.arange(len(rows))
-    return found
+        positions[rows[in_order(k[rows])]] = np.arange(len(rows))
+    return positions
 
 
 def are_filled(splits: Array, codes: Array, n_labels: int) -> bool:
@@ -92,8 +92,8 @@ def copies(hashes: Array, keys: Sequence[str] | None) -> Array:
     order = in_order(hashes)
     is_same = hashes[order[1:]] == hashes[order[:-1]]
     repeated = order[np.append(False, is_same) | np.append(is_same, False)].tolist()
-    found, seen = np.zeros(len(hashes), np.int64), Counter[int]()
+    n_before, seen = np.zeros(len(hashes), np.int64), Counter[int]()
     for row in sorted(repeated, key=lambda row: (keys[row] if keys else "", row)):
-        found[row] = seen[int(hashes[row])]
+        n_before[row] = seen[int(hashes[row])]
         seen[int(hashes[row])] += 1
-    return found
+    return n_before

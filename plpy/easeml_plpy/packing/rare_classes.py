@@ -65,7 +65,7 @@ class _Missing(NamedTuple):
     n_rows: int
     in_splits: list[int]
 
-    def told(self, splits: Sequence[str]) -> str:
+    def shown(self, splits: Sequence[str]) -> str:
         """Return the class in words."""
         places = ", ".join(split for split, n in zip(splits, self.in_splits, strict=True) if not n)
         return f"{self.name[:40]!r} ({self.n_rows} row{'s' * (self.n_rows > 1)}, none in {places})"
@@ -78,46 +78,46 @@ class _Short(NamedTuple):
     n_rows: int
 
 
-def put_into_each_split(session: Session, wanted: Wanted) -> None:
+def put_into_each_split(session: Session, sizes: Wanted) -> None:
     """Give every split of easeml_dealt a row of each class that has three, and keep the sizes of the splits."""
-    if not session.run(_repair(wanted.splits)):
+    if not session.run(_repair(sizes.splits)):
         return
-    for split in wanted.splits[1:]:
-        session.run(GIVE_BACK, split, wanted.of(split))
+    for split in sizes.splits[1:]:
+        session.run(GIVE_BACK, split, sizes.of(split))
 
 
-def tell_missing(session: Session, target: LabelTarget, wanted: Wanted) -> None:
+def notify_missing(session: Session, target: LabelTarget, sizes: Wanted) -> None:
     """Send notices that name the classes that some split or fold has no row of, those with the fewest rows first."""
     sql = (
         f"SELECT {text_sql(target.type, 'label')} AS name, count(*) AS n_rows,"
-        f" ARRAY[{_in_splits(wanted.splits)}] AS in_splits"
-        f" FROM pg_temp.easeml_dealt GROUP BY label HAVING least({_in_splits(wanted.splits)}) = 0 ORDER BY 2, 1"
+        f" ARRAY[{_in_splits(sizes.splits)}] AS in_splits"
+        f" FROM pg_temp.easeml_dealt GROUP BY label HAVING least({_in_splits(sizes.splits)}) = 0 ORDER BY 2, 1"
     )
     missing = session.rows(Statement(sql, (), _Missing, is_kept=False))
     if missing:
         session.notice(
             f"the metrics of a split know nothing of classes without rows there: {len(missing)} of the"
             f" {len(target.labels)} classes of {target.column!r} have no row in some split:"
-            f" {_named([each.told(wanted.splits) for each in missing])}"
+            f" {_named([rare.shown(sizes.splits) for rare in missing])}"
         )
-    if wanted.n_folds:
-        _tell_short(session, target, wanted.n_folds)
+    if sizes.n_folds:
+        _notify_short(session, target, sizes.n_folds)
 
 
-def _tell_short(session: Session, target: LabelTarget, n_folds: int) -> None:
+def _notify_short(session: Session, target: LabelTarget, n_folds: int) -> None:
     sql = (
         f"SELECT {text_sql(target.type, 'label')} AS name, count(*) AS n_rows FROM pg_temp.easeml_dealt"
         f" WHERE split = 'train' GROUP BY label HAVING count(*) < {int(n_folds)} ORDER BY 2, 1"
     )
     short = session.rows(Statement(sql, (), _Short, is_kept=False))
     if short:
-        told = [f"{each.name[:40]!r} ({each.n_rows})" for each in short]
+        classes = [f"{rare.name[:40]!r} ({rare.n_rows})" for rare in short]
         session.notice(
             f"{len(short)} of the {len(target.labels)} classes of {target.column!r} have fewer training rows than the"
-            f" {n_folds} folds, so some folds measure without them: {_named(told)}"
+            f" {n_folds} folds, so some folds measure without them: {_named(classes)}"
         )
 
 
-def _named(told: Sequence[str]) -> str:
-    more = f"; and {len(told) - N_NAMED} more" if len(told) > N_NAMED else ""
-    return "; ".join(told[:N_NAMED]) + more
+def _named(classes: Sequence[str]) -> str:
+    more = f"; and {len(classes) - N_NAMED} more" if len(classes) > N_NAMED else ""
+    return "; ".join(classes[:N_NAMED]) + more

@@ -39,13 +39,13 @@ def check_keys(session: Session, request: PackRequest) -> None:
     """Refuse keys that the caller has named and that do not identify the rows."""
     if not request.key_columns:
         return
-    found = session.execute(
+    repeated = session.execute(
         "SELECT key, count(*) AS n FROM pg_temp.easeml_rows GROUP BY key HAVING count(*) > 1 OR key IS NULL"
         " ORDER BY n DESC, key LIMIT 1"
     )
-    if found:
+    if repeated:
         raise InvalidData(
-            f"key_columns: {', '.join(request.key_columns)} should name one row each, but {found[0]['n']} rows"
-            f" have {found[0]['key']!r}",
+            f"key_columns: {', '.join(request.key_columns)} should name one row each, but {repeated[0]['n']} rows"
+            f" have {repeated[0]['key']!r}",
             hint="Name further columns. Without key_columns the primary key names rows, or a hash of their values.",
         )

@@ -1,4 +1,4 @@
-"""Columns of JSON while they are packed: each key of the objects in the training rows becomes an input of its own."""
+"""Columns of JSON while they are packed: each key of the objects in the training rows becomes a separate input."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ def with_keys(session: Session, sources: Sequence[Source]) -> list[Source]:
 
 def read_keys(session: Session, sources: Sequence[Source]) -> dict[str, list[Key]]:
     """Return the keys of each column of JSON, the commonest first."""
-    return {each.field.column: session.rows(_keys_of(each.value)) for each in sources if each.field.type in JSONS}
+    documents = [source for source in sources if source.field.type in JSONS]
+    return {source.field.column: session.rows(_keys_of(source.value)) for source in documents}
 
 
 def expanded(session: Session, sources: Sequence[Source], keys: Mapping[str, Sequence[Key]]) -> list[Source]:
     """Return the inputs with one for each key in place of its column. Raises InvalidArgument, InvalidData."""
-    found = [each for source in sources for each in _inputs_of(session, source, keys)]
-    check_number(len(found))
-    return found
+    inputs = [key_input for source in sources for key_input in _inputs_of(session, source, keys)]
+    check_number(len(inputs))
+    return inputs
 
 
-def _inputs_of(session: Session, source: Source, found: Mapping[str, Sequence[Key]]) -> list[Source]:
+def _inputs_of(session: Session, source: Source, keys_by_column: Mapping[str, Sequence[Key]]) -> list[Source]:
     if source.field.type not in JSONS:
         return [source]
-    keys = found[source.field.column]
-    nested = [each.key for each in keys if each.n_nested]
-    flat = [each for each in keys if each.n_known > each.n_nested]
+    keys = keys_by_column[source.field.column]
+    nested = [key.key for key in keys if key.n_nested]
+    flat = [key for key in keys if key.n_known > key.n_nested]
     column = source.field.column
     if not flat:
         raise InvalidData(
@@ -58,7 +59,7 @@ def _inputs_of(session: Session, source: Source, found: Mapping[str, Sequence[Ke
         session.notice(f"input {column!r}: objects and arrays within it are not looked at: {', '.join(nested[:20])}")
     if len(flat) > MOST_KEYS:
         session.notice(f"input {column!r} has more than {MOST_KEYS} keys: the rarer ones are left out")
-    return [_input(column, each, source.value) for each in flat[:MOST_KEYS]]
+    return [_input(column, key, source.value) for key in flat[:MOST_KEYS]]
 
 
 def _keys_of(value: str) -> Statement[Key]:
@@ -74,10 +75,9 @@ def _keys_of(value: str) -> Statement[Key]:
     return Statement(sql, (), Key, is_kept=False)
 
 
-def _input(column: str, found: Key, value: str) -> Source:
+def _input(column: str, key: Key, value: str) -> Source:
     """Return the input that a key becomes: a number, if it never is a text."""
-    name = f"{column}.{found.key}"
-    is_number = found.n_numbers == found.n_known - found.n_nested
-    kind = NumericField if is_number else CategoricalField
+    name = f"{column}.{key.key}"
+    kind = NumericField if key.n_numbers == key.n_known - key.n_nested else CategoricalField
     field = kind(column=name, type="jsonb", within=column)
     return Source(field, member_sql(field, value))

@@ -23,7 +23,7 @@ FEW_LABELS, MANY_LABELS, SHARE_OF_LABELS = 10, 30, 1 / 20
 REALS = {"float4", "float8", "numeric"}
 C_ORDERED = {"text", "varchar", "bpchar"}
 PAST_A_LIMIT = "54000"
-"""SQLSTATE of what the server is too small for."""
+"""SQLSTATE of a row that exceeds a limit of the server, such as its page."""
 
 
 class RowsSql(NamedTuple):
@@ -73,12 +73,12 @@ def copy_rows(session: Session, request: PackRequest, columns: Columns, rows: Ro
     try:
         session.execute(f"CREATE TEMPORARY TABLE easeml_rows ON COMMIT DROP AS {rows.hashed_rows(request, [split])}")
     except Exception as error:
-        told = told_by(error)
-        if told is None or told["sqlstate"] != PAST_A_LIMIT:
+        failure = told_by(error)
+        if failure is None or failure["sqlstate"] != PAST_A_LIMIT:
             raise
         raise InvalidData(
             f"a row of {request.source} with {len(rows.values)} inputs does not fit into a page of the server",
-            detail=told["message"],
+            detail=failure["message"],
             hint="Put the numbers into one column, an array such as real[], or name fewer inputs.",
         ) from error
 
@@ -161,18 +161,18 @@ def numbers_in(session: Session) -> TargetNumbers:
         "SELECT count(*) AS n FROM pg_temp.easeml_rows"
         f" WHERE NOT y::float8 BETWEEN -{LARGEST}::float8 AND {LARGEST}::float8"  # NaN is greater than all numbers
     )[0]["n"]
-    found = session.execute("SELECT min(y) = max(y) AS is_constant FROM pg_temp.easeml_rows")[0]
-    return TargetNumbers(int(bad), bool(found["is_constant"]))
+    row = session.execute("SELECT min(y) = max(y) AS is_constant FROM pg_temp.easeml_rows")[0]
+    return TargetNumbers(int(bad), bool(row["is_constant"]))
 
 
-def number_target(request: PackRequest, column: Column, found: TargetNumbers) -> NumberTarget:
+def number_target(request: PackRequest, column: Column, numbers: TargetNumbers) -> NumberTarget:
     """Return a target that is a number. Raises InvalidData."""
-    if found.n_bad:
+    if numbers.n_bad:
         raise InvalidData(
-            f"the target {request.target!r} is NaN, infinite or beyond {LARGEST:g} in {found.n_bad} rows",
+            f"the target {request.target!r} is NaN, infinite or beyond {LARGEST:g} in {numbers.n_bad} rows",
             hint="Leave them out in a view.",
         )
-    if found.is_constant:
+    if numbers.is_constant:
         raise InvalidData(
             f"the target {request.target!r} has the same value in every row", hint="There is nothing to predict."
         )
@@ -193,8 +193,8 @@ def _is_measured(session: Session, request: PackRequest, column: Column) -> bool
     """Return whether there are too many whole numbers to be labels, if the caller leaves the task open."""
     if not is_left_open(request, column):
         return False
-    found = session.execute("SELECT count(*) AS n, count(DISTINCT y) AS n_distinct FROM pg_temp.easeml_rows")[0]
-    return are_measured(session, request, int(found["n"]), int(found["n_distinct"]))
+    counts = session.execute("SELECT count(*) AS n, count(DISTINCT y) AS n_distinct FROM pg_temp.easeml_rows")[0]
+    return are_measured(session, request, int(counts["n"]), int(counts["n_distinct"]))
 
 
 def are_measured(session: Session, request: PackRequest, n: int, n_distinct: int) -> bool:

@@ -42,14 +42,12 @@ def shaped_fields(request: PackRequest, inputs: Sequence[Field], facts: Mapping[
     n_tensors = sum(isinstance(field, TensorField) for field in inputs)
     if request.input_shape is not None and n_tensors != 1:
         raise InvalidArgument(f"input_shape: expected exactly one array or bytea among the inputs, got {n_tensors}")
-    return [
-        _with_shape(field, request.input_shape, facts[k]) if isinstance(field, TensorField) else field
-        for k, field in enumerate(inputs)
-    ]
-
-
-def _with_shape(field: TensorField, shape: tuple[int, ...] | None, facts: ShapeFacts) -> TensorField:
-    return _shaped_array(field, shape, facts) if field.is_array else _shaped_bytes(field, shape, facts)
+    fields = list(inputs)
+    for k, field in enumerate(inputs):
+        if isinstance(field, TensorField):
+            shaped = _shaped_array if field.is_array else _shaped_bytes
+            fields[k] = shaped(field, request.input_shape, facts[k])
+    return fields
 
 
 def _read_sizes(session: Session, k: int) -> ShapeFacts:
@@ -60,20 +58,20 @@ def _read_sizes(session: Session, k: int) -> ShapeFacts:
 
 
 def _shaped_bytes(field: TensorField, shape: tuple[int, ...] | None, facts: ShapeFacts) -> TensorField:
-    found = facts.found
-    if any(size is None for size, _ in found):
+    sizes = facts.found
+    if any(size is None for size, _ in sizes):
         raise InvalidData(f"input {field.column!r} is NULL in some rows", hint=NO_IMAGES)
-    if len(found) > 1:
+    if len(sizes) > 1:
         raise InvalidData(
             f"input {field.column!r} holds values of different lengths",
-            detail="; ".join(f"{size} bytes in {n} rows" for size, n in found),
+            detail="; ".join(f"{size} bytes in {n} rows" for size, n in sizes),
         )
     if shape is None:
         raise InvalidArgument(
-            f"input_shape: column {field.column!r} is bytea of {found[0][0]} bytes: say its shape",
+            f"input_shape: column {field.column!r} is bytea of {sizes[0][0]} bytes: say its shape",
             hint="For example input_shape => '{28,28}'.",
         )
-    _check_size(field, shape, int(found[0][0] or 0))
+    _check_size(field, shape, int(sizes[0][0] or 0))
     return replace(field, shape=shape)
 
 
@@ -89,28 +87,28 @@ def _read_arrays(session: Session, k: int) -> ShapeFacts:
 
 
 def _shaped_array(field: TensorField, shape: tuple[int, ...] | None, facts: ShapeFacts) -> TensorField:
-    own = _array_shape(field, facts.found)
+    array_shape = _array_shape(field, facts.found)
     wire = "i4" if field.type == "_bool" else field.dtype
-    shaped = replace(field, shape=shape or own, wire=wire, wire_rank=len(own))
-    _check_size(field, shaped.shape, math.prod(own))
+    shaped = replace(field, shape=shape or array_shape, wire=wire, wire_rank=len(array_shape))
+    _check_size(field, shaped.shape, math.prod(array_shape))
     if not facts.n_missing:
         return shaped
-    if len(shaped.shape) > 1 or len(own) > 1:
+    if len(shaped.shape) > 1 or len(array_shape) > 1:
         raise InvalidData(f"input {field.column!r} has NULL values", hint=NO_IMAGES)
     return replace(shaped, dtype="f8", wire="f8")
 
 
-def _array_shape(field: TensorField, found: Sequence[tuple[int | str | None, int]]) -> tuple[int, ...]:
+def _array_shape(field: TensorField, shapes: Sequence[tuple[int | str | None, int]]) -> tuple[int, ...]:
     """Return the shape that all arrays of a column have."""
-    if not found or any(dims is None for dims, _ in found):
+    if not shapes or any(dims is None for dims, _ in shapes):
         raise InvalidData(f"input {field.column!r} holds empty arrays or NULL only")
-    if len(found) > 1:
+    if len(shapes) > 1:
         raise InvalidData(
             f"input {field.column!r} holds ragged arrays",
-            detail="; ".join(f"{dims} in {n} rows" for dims, n in found),
+            detail="; ".join(f"{dims} in {n} rows" for dims, n in shapes),
             hint="Every array of a column must have one shape.",
         )
-    bounds = [part.split(":") for part in str(found[0][0]).strip("[]").split("][")]
+    bounds = [part.split(":") for part in str(shapes[0][0]).strip("[]").split("][")]
     return tuple(int(high) - int(low) + 1 for low, high in bounds)
 
 
@@ -131,9 +129,9 @@ def _fill_nulls(session: Session, k: int, n_elements: int) -> None:
 
 
 def _check_size(field: TensorField, shape: tuple[int, ...], size: int) -> None:
-    wanted = math.prod(shape)
-    if wanted != size:
+    n_values = math.prod(shape)
+    if n_values != size:
         raise InvalidArgument(
-            f"input_shape: {list(shape)} makes {wanted} values, but column {field.column!r} holds {size}",
+            f"input_shape: {list(shape)} makes {n_values} values, but column {field.column!r} holds {size}",
             hint=f"Give sizes whose product is {size}.",
         )

@@ -21,15 +21,15 @@ from easeml_plpy.server.session import Session
 
 MOST_CATEGORIES = 4_096
 ALL_CATEGORIES = 1 << 16
-"""Entries of all dictionaries together, so that the encoder stays small."""
+"""Limit for the entries of all dictionaries together: the encoder has to stay small."""
 MOST_CATEGORY_CHARACTERS = 200
 SEVERAL_WORDS = 2.5
 COLUMNS_AT_ONCE = 100
-"""Columns whose facts a query returns, since a row of the server cannot hold those of all."""
+"""Columns per query: one row of the server cannot hold the facts of all columns."""
 N_SAMPLED = 2_000
 LEAST_IDENTIFIED_ROWS = 50
 IDENTIFIER = "^([[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}|[[:xdigit:]]{16,}|[[:alpha:]]{0,6}[-_#]?[0-9]+)$"
-"""Of texts that name rows and say nothing about them: UUIDs, numbers with a common beginning, hashes."""
+"""Texts that name rows and carry no information about them: UUIDs, numbers with a common beginning, hashes."""
 
 
 T = TypeVar("T")
@@ -54,9 +54,8 @@ class TextFacts:
 
     @property
     def is_identifier(self) -> bool:
-        """Whether each row has a text of its own that looks like a number or a hash."""
-        is_unique = self.n_distinct == self.n_known >= LEAST_IDENTIFIED_ROWS
-        return is_unique and self.identifier_share > 0.95
+        """Whether each row has a different text that looks like a number or a hash."""
+        return self.n_distinct == self.n_known >= LEAST_IDENTIFIED_ROWS and self.identifier_share > 0.95
 
     @property
     def analyzer(self) -> str | None:
@@ -71,12 +70,12 @@ class TextFacts:
 
     def explain(self) -> str:
         """Return why the texts become what they become."""
-        found = f"{self.n_distinct} different texts in {self.n_known} training rows"
+        counts = f"{self.n_distinct} different texts in {self.n_known} training rows"
         if self.analyzer == "words":
-            return f"words: {found}, of {self.mean_words:.1f} words and {self.mean_length:.0f} characters on average"
+            return f"words: {counts}, of {self.mean_words:.1f} words and {self.mean_length:.0f} characters on average"
         if self.analyzer == "characters":
-            return f"pieces of 2 to 4 characters: {found}, more than half as many as rows, and short"
-        return f"categories: {found}"
+            return f"pieces of 2 to 4 characters: {counts}, more than half as many as rows, and short"
+        return f"categories: {counts}"
 
 
 _FACTS = {
@@ -100,20 +99,20 @@ def read_facts(session: Session, inputs: Sequence[Source]) -> dict[str, TextFact
 def text_values(inputs: Sequence[Source]) -> dict[str, str]:
     """Return SQL of the value of each column of texts, by its name."""
     return {
-        each.field.column: each.value
-        for each in inputs
-        if isinstance(each.field, CategoricalField) and (each.field.type in TEXTS or each.field.within)
+        source.field.column: source.value
+        for source in inputs
+        if isinstance(source.field, CategoricalField) and (source.field.type in TEXTS or source.field.within)
     }
 
 
 def _read_some(session: Session, values: Mapping[str, str]) -> dict[str, TextFacts]:
-    wanted = (
+    expressions = (
         f"{sql.format(v=value, s=f'left({value}, {MOST_CHARACTERS})', pattern=IDENTIFIER)} AS {name}{k}"
         for k, value in enumerate(values.values())
         for name, sql in _FACTS.items()
     )
-    found = session.execute(f"SELECT {', '.join(wanted)} FROM {TRAINING_ROWS}")[0]
-    return {column: TextFacts(*(found[f"{name}{k}"] for name in _FACTS)) for k, column in enumerate(values)}
+    row = session.execute(f"SELECT {', '.join(expressions)} FROM {TRAINING_ROWS}")[0]
+    return {column: TextFacts(*(row[f"{name}{k}"] for name in _FACTS)) for k, column in enumerate(values)}
 
 
 _SUMS = {name: sql.replace("coalesce(avg(", "coalesce(sum(") for name, sql in _FACTS.items() if name != "distinct"}
@@ -122,13 +121,13 @@ _SUMS = {name: sql.replace("coalesce(avg(", "coalesce(sum(") for name, sql in _F
 def text_sums(session: Session, value: str) -> list[int]:
     """Return of a column of training rows: rows with a text, and sums of length, words, and likeness to identifiers."""
     short = f"left({value}, {MOST_CHARACTERS})"
-    wanted = [f"{sql.format(v=value, s=short, pattern=IDENTIFIER)} AS {name}" for name, sql in _SUMS.items()]
-    found = session.execute(f"SELECT {', '.join(wanted)} FROM {TRAINING_ROWS}")[0]
-    return [int(found[name]) for name in _SUMS]
+    expressions = [f"{sql.format(v=value, s=short, pattern=IDENTIFIER)} AS {name}" for name, sql in _SUMS.items()]
+    row = session.execute(f"SELECT {', '.join(expressions)} FROM {TRAINING_ROWS}")[0]
+    return [int(row[name]) for name in _SUMS]
 
 
 def facts_from(sums: Sequence[int], n_distinct: int) -> TextFacts:
-    """Return the facts of texts that lie in several places, from sums over all of them."""
+    """Return the facts of texts from sums over all training rows, on one server or several."""
     n_known, *totals = sums
     return TextFacts(n_known, n_distinct, *(total / max(n_known, 1) for total in totals))
 
@@ -142,8 +141,8 @@ def batched(items: Iterable[T], n: int) -> Iterator[tuple[T, ...]]:
 
 def without_identifiers(session: Session, inputs: Sequence[Source], facts: Mapping[str, TextFacts]) -> list[Source]:
     """Return the inputs that carry information about rows, and send a notice about the others. Raises InvalidData."""
-    left_out = [column for column, found in facts.items() if found.is_identifier]
-    kept = [each for each in inputs if each.field.column not in left_out]
+    left_out = [column for column, column_facts in facts.items() if column_facts.is_identifier]
+    kept = [source for source in inputs if source.field.column not in left_out]
     if not kept:
         raise InvalidData(
             f"inputs: {', '.join(map(repr, left_out))} only names rows: each row has another identifier",
@@ -159,12 +158,12 @@ def with_dictionaries(
 ) -> list[Source]:
     """Return the inputs with the commonest values of each column of categories, and with texts as such."""
     most = most_categories(inputs)
-    return [_with_dictionary(session, each, facts.get(each.field.column), most, n_partitions) for each in inputs]
+    return [_with_dictionary(session, source, facts.get(source.field.column), most, n_partitions) for source in inputs]
 
 
 def most_categories(inputs: Sequence[Source]) -> int:
     """Return how many categories a column may have."""
-    n_dictionaries = sum(isinstance(each.field, CategoricalField) for each in inputs)
+    n_dictionaries = sum(isinstance(source.field, CategoricalField) for source in inputs)
     return max(MANY, min(MOST_CATEGORIES, ALL_CATEGORIES // max(n_dictionaries, 1)))
 
 
@@ -195,16 +194,16 @@ def with_categories(
     """Return the field with the commonest texts: the first 64, and of the others those that occur more than once,
     because a unique text tells nothing about other rows. `commonest`: (text, rows), one more than `most` if there are.
     """
-    known = [value for value, _ in commonest if value is not None]
+    values = [value for value, _ in commonest if value is not None]
     n_often = sum(n > 1 for value, n in commonest if value is not None)
-    missing = (0,) if len(known) < len(commonest) else ()
-    return replace(field, missing=missing, categories=tuple(known[: max(MANY, min(most, n_often))]))
+    missing = (0,) if len(values) < len(commonest) else ()
+    return replace(field, missing=missing, categories=tuple(values[: max(MANY, min(most, n_often))]))
 
 
 def sampled_texts(session: Session, value: str, n_partitions: int) -> list[str]:
     """Return the beginnings of some training texts of each partition."""
-    found = session.execute(
+    rows = session.execute(
         f"SELECT left({value}, {MOST_CHARACTERS}) AS text FROM {TRAINING_ROWS} AND {value} IS NOT NULL"
         f" AND o.position < {math.ceil(N_SAMPLED / n_partitions)}"
     )
-    return [row["text"] for row in found]
+    return [row["text"] for row in rows]

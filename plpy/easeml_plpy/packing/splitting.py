@@ -8,7 +8,7 @@ from easeml_plpy.columns.encoder import LabelTarget, Target
 from easeml_plpy.packing import memory_order
 from easeml_plpy.packing.dealing import SPLITS, Wanted, deal
 from easeml_plpy.packing.pack_request import PackRequest, SplitBy
-from easeml_plpy.packing.rare_classes import put_into_each_split, tell_missing
+from easeml_plpy.packing.rare_classes import notify_missing, put_into_each_split
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 from easeml_plpy.server.session import Session
 
@@ -38,33 +38,33 @@ SELECT row, split, part::int, (row_number() OVER (PARTITION BY split, part ORDER
 def check_column(request: PackRequest, by: SplitBy, columns: Columns) -> None:
     """Refuse a column that cannot say how rows are split. Raises InvalidArgument."""
     columns_of.require(columns, [by.column], by.argument, request.source)
-    found = columns[by.column]
+    column = columns[by.column]
     if by.column == request.target or (by.argument == "split_column" and by.column in request.inputs):
         what = "the target" if by.column == request.target else "among the inputs"
         raise InvalidArgument(f"{by.argument}: column {by.column!r} is {what}: a model must not learn from the split")
-    if by.argument == "time_column" and found.type not in columns_of.TIMES | columns_of.NUMBERS:
+    if by.argument == "time_column" and column.type not in columns_of.TIMES | columns_of.NUMBERS:
         raise InvalidArgument(
-            f"time_column: column {by.column!r} has type {found.type}: expected a date, a timestamp or a number",
+            f"time_column: column {by.column!r} has type {column.type}: expected a date, a timestamp or a number",
             hint="Cast it in a view.",
         )
-    if by.argument != "time_column" and not (found.is_text or found.type in GROUPABLE):
+    if by.argument != "time_column" and not (column.is_text or column.type in GROUPABLE):
         raise InvalidArgument(
-            f"{by.argument}: column {by.column!r} has type {found.type}: expected words, numbers or dates"
+            f"{by.argument}: column {by.column!r} has type {column.type}: expected words, numbers or dates"
         )
 
 
 def order_rows(session: Session, request: PackRequest, target: Target) -> None:
     """Fill temporary table easeml_order (row, split, part, position) from the hashes and labels of easeml_rows."""
     n_rows = int(session.execute("SELECT count(*) AS n FROM pg_temp.easeml_rows")[0]["n"])
-    wanted = wanted_rows(request, n_rows, has_labels=isinstance(target, LabelTarget))
+    sizes = split_sizes(request, n_rows, has_labels=isinstance(target, LabelTarget))
     is_held = request.split_by is None and not request.n_folds and n_rows <= memory_order.MOST_ROWS
-    if is_held and memory_order.order_held_rows(session, wanted, request.seed, request.n_partitions):
+    if is_held and memory_order.order_held_rows(session, sizes, request.seed, request.n_partitions):
         return
-    deal(session, request, wanted)
+    deal(session, request, sizes)
     if isinstance(target, LabelTarget):
         if request.split_by is None:
-            put_into_each_split(session, wanted)
-        tell_missing(session, target, wanted)
+            put_into_each_split(session, sizes)
+        notify_missing(session, target, sizes)
     if request.n_folds:
         session.execute(FOLDED.format(n_folds=int(request.n_folds)))
     else:
@@ -72,15 +72,14 @@ def order_rows(session: Session, request: PackRequest, target: Target) -> None:
     session.execute("DROP TABLE pg_temp.easeml_dealt")
 
 
-def wanted_rows(request: PackRequest, n_rows: int, *, has_labels: bool) -> Wanted:
+def split_sizes(request: PackRequest, n_rows: int, *, has_labels: bool) -> Wanted:
     """Return how many of the rows each split should get."""
     n_validation, n_test = (
         int(n_rows * fraction + 0.5) for fraction in (request.validation_fraction, request.test_fraction)
     )
     if request.n_folds:
         n_validation = 0
-    n_train = n_rows - n_validation - n_test
-    return Wanted(n_train, n_validation, n_test, has_labels, request.n_folds or 0)
+    return Wanted(n_rows - n_validation - n_test, n_validation, n_test, has_labels, request.n_folds or 0)
 
 
 def check_splits(session: Session, request: PackRequest) -> int:

@@ -14,7 +14,7 @@ from easeml_plpy.packing.source_texts import TextFacts
 def version_facts(
     fields: Sequence[Field], target: Target, texts: Mapping[str, TextFacts], n_folds: int = 0
 ) -> dict[str, Any]:
-    """Return the facts of measured columns. texts: what was found of the columns that hold texts."""
+    """Return the facts of measured columns. `texts`: facts about the columns that hold texts."""
     shape = encoded_shape(fields)
     return {
         "task": target.task,

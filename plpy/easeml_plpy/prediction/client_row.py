@@ -128,7 +128,7 @@ def _check_inputs(encoder: Encoder, row: Mapping[str, JSON]) -> None:
         if field.source not in row:
             raise ShapeMismatch(
                 f"the row lacks the input {field.source!r}",
-                detail=f"Inputs: {', '.join(dict.fromkeys(each.source for each in encoder.inputs))}.",
+                detail=f"Inputs: {', '.join(dict.fromkeys(declared.source for declared in encoder.inputs))}.",
                 hint="Give each input a value, null where it is not known.",
             )
 
@@ -186,7 +186,7 @@ def _fields_of_objects(field: ObjectsField, row: Objects) -> list[Array]:
 def _stretches(inputs: tuple[Field, ...]) -> list[tuple[NumberField, slice, bool]]:
     """Return the inputs with their places among the numbers of a row, and whether a number is the field's as it is.
     Raises ShapeMismatch."""
-    found: list[tuple[NumberField, slice, bool]] = []
+    stretches: list[tuple[NumberField, slice, bool]] = []
     start = 0
     for field in inputs:
         if isinstance(field, CategoricalField | TextField):
@@ -195,9 +195,9 @@ def _stretches(inputs: tuple[Field, ...]) -> list[tuple[NumberField, slice, bool
                 hint="Give the row as jsonb: easeml.predict(dataset, to_jsonb(row)).",
             )
         stop = start + math.prod(field.shape)
-        found.append((field, slice(start, stop), isinstance(field, NumericField) and field.type != "float4"))
+        stretches.append((field, slice(start, stop), isinstance(field, NumericField) and field.type != "float4"))
         start = stop
-    return found
+    return stretches
 
 
 def _text_of(field: CategoricalField | TextField, value: JSON) -> str | None:

@@ -66,7 +66,7 @@ def check_finite(inputs: Sequence[Field], fields: Sequence[Array]) -> None:
         return
     if (
         len(fields[0]) == 1
-        and np.isfinite(np.concatenate([each if each.ndim == 1 else each.ravel() for each in fields])).all()
+        and np.isfinite(np.concatenate([numbers if numbers.ndim == 1 else numbers.ravel() for numbers in fields])).all()
     ):
         return  # of a row most numbers are, and one look is enough
     for field, values in zip(inputs, fields, strict=True):

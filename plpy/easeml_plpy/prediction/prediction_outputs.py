@@ -35,8 +35,8 @@ def key_columns(
     if primary:
         return primary, True
     used = {field.source for field in inputs}
-    found = [name for name, column in columns.items() if name not in used and not column.is_array]
-    if not found:
+    others = [name for name, column in columns.items() if name not in used and not column.is_array]
+    if not others:
         raise InvalidArgument(
             "source: expected a primary key, or columns beside the inputs, that say which row a prediction is for",
             hint="ALTER TABLE ... ADD PRIMARY KEY, or name columns: key => '{id}'.",
@@ -45,7 +45,7 @@ def key_columns(
         "the source has no primary key: all its columns beside the inputs are written with the predictions;"
         " key => '{id}' names those that you want"
     )
-    return found, False
+    return others, False
 
 
 def is_there(session: Session, output: str) -> bool:
@@ -96,11 +96,11 @@ class Addition(NamedTuple):
             f" count(*) - (SELECT count(*) FROM (SELECT DISTINCT {keys} FROM {self.source}) d) AS n_repeated"
             f" FROM {self.source}"
         )
-        found = session.row(Statement(sql, (), _Faults, is_kept=False))
-        if found.n_unnamed or found.n_repeated:
+        faults = session.row(Statement(sql, (), _Faults, is_kept=False))
+        if faults.n_unnamed or faults.n_repeated:
             raise InvalidData(
-                f"key: expected another {keys} in each row of {self.source}, got {found.n_unnamed} rows with NULL and"
-                f" {found.n_repeated} that repeat one",
+                f"key: expected another {keys} in each row of {self.source}, got {faults.n_unnamed} rows with NULL and"
+                f" {faults.n_repeated} that repeat one",
                 hint="Name columns that tell rows apart: key => '{id}'.",
             )
 

@@ -93,7 +93,7 @@ class _Opened(NamedTuple):
     failure: str | None
 
 
-class _Found(NamedTuple):
+class _Choice(NamedTuple):
     tenant: str
     dataset_name: str
     dataset_id: int
@@ -121,7 +121,7 @@ SERVING_TRIAL = Statement(
     "SELECT tenant, dataset_name, dataset_id, serving_trial_id, checkpoint_id, passed_over, is_audited"
     " FROM easeml.serving_trial($1, $2, $3)",
     ("name", "text", "int8"),
-    _Found,
+    _Choice,
 )
 LOG = Command("SELECT easeml.log_prediction($1, $2, $3, $4)", ("name", "text", "name", "int8"))
 TRIAL = Statement("SELECT architecture, config FROM easeml.trials WHERE trial_id = $1", ("int8",), _Trial)
@@ -146,15 +146,15 @@ def _opened(session: Session, asker: str, dataset: str | None, trial_id: int | N
     crossing.asker = asker
     try:
         opened = session.row(OPEN, dataset, trial_id)
-        found = crossing.served
+        restored = crossing.served
     finally:
         crossing.asker = crossing.served = None
     if opened.failure is not None:
-        told = json.loads(opened.failure)
-        raise from_sqlstate(told["sqlstate"], told["message"], told["detail"], told["hint"])
-    if found is None:
+        failure = json.loads(opened.failure)
+        raise from_sqlstate(failure["sqlstate"], failure["message"], failure["detail"], failure["hint"])
+    if restored is None:
         raise NotAllowed("easeml.open_serving has opened nothing")
-    return found
+    return restored
 
 
 @entry_point(returns_failure=True)
@@ -167,25 +167,25 @@ def open_serving(session: Session, dataset: str | None, trial_id: int | None) ->
     _check_client(session)
     bind("cpu", 1, session.kept(MEMORY))  # one thread: many sessions predict at once
     be_for_answers()
-    found, served = _found(session, asker, dataset, trial_id)
-    if found.passed_over:
-        _tell_choice(session, found)
-    if found.is_audited:
-        session.run(LOG, found.tenant, found.dataset_name, asker, found.serving_trial_id)
+    choice, served = _chosen(session, asker, dataset, trial_id)
+    if choice.passed_over:
+        _warn_of_choice(session, choice)
+    if choice.is_audited:
+        session.run(LOG, choice.tenant, choice.dataset_name, asker, choice.serving_trial_id)
     crossing.served = served
-    return found.serving_trial_id
+    return choice.serving_trial_id
 
 
-def _found(session: Session, asker: str, dataset: str | None, trial_id: int | None) -> tuple[_Found, Served]:
+def _chosen(session: Session, asker: str, dataset: str | None, trial_id: int | None) -> tuple[_Choice, Served]:
     """Find the trial that answers, and restore it; a state that is dropped or replaced meanwhile is looked up again."""
-    found = session.row(SERVING_TRIAL, asker, dataset, trial_id)
+    choice = session.row(SERVING_TRIAL, asker, dataset, trial_id)
     while True:
-        key = (found.dataset_id, found.checkpoint_id)
+        key = (choice.dataset_id, choice.checkpoint_id)
         try:
-            return found, session.kept(RESTORED).get(key, functools.partial(_restored, session, found))
+            return choice, session.kept(RESTORED).get(key, functools.partial(_restored, session, choice))
         except (CorruptCheckpoint, NotFound):
-            before, found = found, session.row(SERVING_TRIAL, asker, dataset, trial_id)
-            if found == before:
+            before, choice = choice, session.row(SERVING_TRIAL, asker, dataset, trial_id)
+            if choice == before:
                 raise
 
 
@@ -200,27 +200,27 @@ def _check_client(session: Session) -> None:
         )
 
 
-def _tell_choice(session: Session, found: _Found) -> None:
+def _warn_of_choice(session: Session, choice: _Choice) -> None:
     """Warn that a bare name means datasets of several tenants."""
-    names = [f"{found.tenant}.{found.dataset_name}", *(found.passed_over or ())]
+    names = [f"{choice.tenant}.{choice.dataset_name}", *(choice.passed_over or ())]
     session.warn(
-        f"several tenants let you use a dataset {found.dataset_name!r}; {names[0]} answers, by the oldest grant",
+        f"several tenants let you use a dataset {choice.dataset_name!r}; {names[0]} answers, by the oldest grant",
         hint=f"Name the one that you mean: {', '.join(map(repr, names))}.",
     )
 
 
-def _restored(session: Session, found: _Found) -> Served:
-    trials = session.rows(TRIAL, found.serving_trial_id)
+def _restored(session: Session, choice: _Choice) -> Served:
+    trials = session.rows(TRIAL, choice.serving_trial_id)
     if not trials:
-        raise NotFound(f"trial {found.serving_trial_id} is gone")
+        raise NotFound(f"trial {choice.serving_trial_id} is gone")
     trial = trials[0]
-    data = datasets.dataset(session, found.dataset_id)
+    data = datasets.dataset(session, choice.dataset_id)
     chosen = architecture(trial.architecture)
     view = chosen.view
     with within_memory():
-        state = read_state(session, found.serving_trial_id, found.checkpoint_id)
+        state = read_state(session, choice.serving_trial_id, choice.checkpoint_id)
         live = answering_trial(chosen, json.loads(trial.config), data.task(view), state)
-    return Served(data, view, live, found.serving_trial_id, len(state))
+    return Served(data, view, live, choice.serving_trial_id, len(state))
 
 
 def memory_limit_bytes() -> int | None:

@@ -47,7 +47,7 @@ ELEMENTS = {"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8"}
 
 PREDICT = {Session.schema: "predict_packed", NodeSession.schema: "predict_packed_on_node"}
 MOST_PROBABILITIES = 1 << 18
-"""That are written as JSON at once."""
+"""The most probabilities that are written as JSON at once."""
 
 # One statement over the whole source: some thousand rows at a time are packed, predicted and written with their keys.
 FILL = """
@@ -107,25 +107,25 @@ def write_predictions(
             f"source: there is no table or view with the number {relation}", hint="Call easeml.predict_table."
         )
     output_name = session.row(OUTPUT_NAME, output)
-    wanted = TableRequest(dataset, trial_id, relation, source[0], output_name, bool(probabilities))
+    request = TableRequest(dataset, trial_id, relation, source[0], output_name, bool(probabilities))
     encoder = served(session, dataset, trial_id).data.encoder
     if encoder.objects is not None:
         raise NotAllowed("series and trees go in, and no table of rows holds them", hint="Call easeml.infer.")
     if probabilities:
         label_target(dataset, encoder, hint="Leave out probabilities => true.")
     columns = columns_of.read_columns(session, relation)
-    columns_of.require(columns, [field.source for field in encoder.inputs], "source", wanted.source)
-    check_types(wanted.source, columns, encoder.inputs)
+    columns_of.require(columns, [field.source for field in encoder.inputs], "source", request.source)
+    check_types(request.source, columns, encoder.inputs)
     names, is_key = key_columns(session, relation, columns, encoder.inputs, key)
-    filling = TableFilling(wanted, columns, encoder, [columns[name].quoted for name in names])
-    if if_exists not in ("append", "update") or not is_there(session, wanted.output):
-        return filling.fill(session, wanted.source, wanted.output)
+    filling = TableFilling(request, columns, encoder, [columns[name].quoted for name in names])
+    if if_exists not in ("append", "update") or not is_there(session, request.output):
+        return filling.fill(session, request.source, request.output)
     if not is_key:
         raise InvalidArgument(
-            f"key: expected columns that tell rows apart, and {wanted.source} has no primary key",
+            f"key: expected columns that tell rows apart, and {request.source} has no primary key",
             hint="Name them: key => '{id}'.",
         )
-    addition = Addition(wanted.source, wanted.output, filling.keys, list(filling.written), if_exists)
+    addition = Addition(request.source, request.output, filling.keys, list(filling.written), if_exists)
     return addition.add(session, lambda rows, table: filling.fill(session, rows, table))
 
 
@@ -193,22 +193,22 @@ class TableFilling:
         return n_rows
 
 
-def _fill(session: Session, wanted: TableRequest, sql: str, relation: str) -> int:
+def _fill(session: Session, request: TableRequest, sql: str, relation: str) -> int:
     """Execute the one statement; packed rows are answered only while it runs. Return the number of rows."""
     filling = session.kept(FILLING)
-    filling.is_on, filling.has_probabilities = True, wanted.has_probabilities
+    filling.is_on, filling.has_probabilities = True, request.has_probabilities
     try:
         command = Command(sql, ("text", "int8", "regclass"), is_kept=False)
-        return session.run(command, wanted.dataset, wanted.trial_id, relation)
+        return session.run(command, request.dataset, request.trial_id, relation)
     finally:
         filling.is_on = False
 
 
-def _scannable(session: Session, wanted: TableRequest) -> str:
+def _scannable(session: Session, request: TableRequest) -> str:
     """Return a relation that can be read by page: the source, or a temporary copy of a view or of many tables."""
-    if has_pages(session, wanted.relation):
-        return wanted.source
-    session.execute(f"CREATE TEMPORARY TABLE easeml_source ON COMMIT DROP AS SELECT * FROM {wanted.source}")
+    if has_pages(session, request.relation):
+        return request.source
+    session.execute(f"CREATE TEMPORARY TABLE easeml_source ON COMMIT DROP AS SELECT * FROM {request.source}")
     return "pg_temp.easeml_source"
 
 

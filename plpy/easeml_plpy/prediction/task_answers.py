@@ -26,18 +26,21 @@ def infer_output(session: Session, dataset: str, given: str, inputs: bytes | Non
     if given == "json":
         text = inputs.decode()
         row = row_of_text(f'{{"input": {text}}}' if text.startswith("[") else text, encoder)
-        by_column = _by_columns(row) if encoder.objects is None else _object_by_column(encoder.objects, row)
+        if encoder.objects is not None:
+            by_column = _object_by_column(encoder.objects, row)
+        else:  # tensors: `input` alone, or several by their names
+            by_column = {name if name == "input" else f"input_{name}": value for name, value in row.items()}
         fields = fields_from_values(encoder, by_column)
     else:
         fields = FIELDS[given](encoder, inputs)
     outputs = outputs_of(chosen, fields)[0]
     target = chosen.data.encoder.target
     shaped = target.shaped(outputs) if isinstance(target, TensorTarget) else outputs
-    found: dict[str, object] = {"output": shaped.tolist(), "trial_id": chosen.trial_id}
+    answer: dict[str, object] = {"output": shaped.tolist(), "trial_id": chosen.trial_id}
     if isinstance(target, LabelTarget):
         best = int(outputs.argmax())
-        found |= {"label": target.labels[best], "probability": float(outputs[best])}
-    return json.dumps(found)
+        answer |= {"label": target.labels[best], "probability": float(outputs[best])}
+    return json.dumps(answer)
 
 
 def _asked(session: Session, task: str, trial_id: int | None) -> Served:
@@ -51,11 +54,6 @@ def _asked(session: Session, task: str, trial_id: int | None) -> Served:
             f"there is no task {task!r} that you may ask",
             hint="SELECT task_name FROM easeml.task_status lists yours; one that somebody lets you use is tenant.task.",
         ) from error
-
-
-def _by_columns(row: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return tensors by the columns that hold them: `input` alone, or several by their names."""
-    return {name if name == "input" else f"input_{name}": value for name, value in row.items()}
 
 
 def _object_by_column(field: ObjectsField, row: Mapping[str, JSON]) -> dict[str, JSON]:

@@ -19,7 +19,7 @@ from easeml_plpy.server.errors import ShapeMismatch
 from easeml_plpy.server.value_types import JSON, Array, shown
 
 MOST_OBJECTS = 10_000
-"""Of a series or a tree."""
+"""Limits of a series or a tree."""
 GREATEST_REAL = float(np.finfo(np.float32).max)
 
 Tensors: TypeAlias = Sequence[tuple[str, Sequence[int]]]
@@ -38,7 +38,7 @@ def objects_of(field: ObjectsField, given: JSON) -> Objects:
     if not 1 <= len(objects) <= MOST_OBJECTS:
         raise ShapeMismatch(f"{field.column}: expected 1 to {MOST_OBJECTS} objects, got {len(objects)}")
     columns = [
-        _column(name, shape, [_tensor_of(field, name, each) for each in objects]) for name, shape in field.tensors
+        _column(name, shape, [_tensor_of(field, name, entry) for entry in objects]) for name, shape in field.tensors
     ]
     table = np.array(links, np.int32).reshape(len(objects), field.n_links)
     return Objects(np.concatenate(columns, axis=1), table)
@@ -46,10 +46,10 @@ def objects_of(field: ObjectsField, given: JSON) -> Objects:
 
 def series_of(field: ObjectsField, given: JSON, most_steps: int) -> Objects:
     """Return the steps of an output series. Raises ShapeMismatch."""
-    found = objects_of(field, given)
-    if len(found.numbers) > most_steps:
-        raise ShapeMismatch(f"{field.column}: expected at most {most_steps} steps, got {len(found.numbers)}")
-    return found
+    series = objects_of(field, given)
+    if len(series.numbers) > most_steps:
+        raise ShapeMismatch(f"{field.column}: expected at most {most_steps} steps, got {len(series.numbers)}")
+    return series
 
 
 def series_of_numbers(field: ObjectsField, numbers: Array) -> Objects:
@@ -78,14 +78,14 @@ def check_length(field: ObjectsField, row: Objects) -> Objects:
 
 def _refuse_links(field: ObjectsField, given: Sequence[JSON]) -> None:
     """Refuse objects of a list that link to others, because the list already gives the next object."""
-    for each in given:
-        if isinstance(each, Mapping) and each.keys() & set(field.recursive):
-            raise ShapeMismatch(f"{field.column}: expected a list of objects that lead to no other, got {shown(each)}")
+    for entry in given:
+        if isinstance(entry, Mapping) and entry.keys() & set(field.recursive):
+            raise ShapeMismatch(f"{field.column}: expected a list of objects that lead to no other, got {shown(entry)}")
 
 
 def _nested(field: ObjectsField, root: JSON) -> tuple[list[JSON], list[list[int]]]:
     """Return objects, each behind the one that links to it, and their links; works without recursion for any input."""
-    found: list[JSON] = []
+    objects: list[JSON] = []
     links: list[list[int]] = []
     waiting: list[tuple[JSON, int, int, int]] = [(root, -1, 0, 1)]
     while waiting:
@@ -94,29 +94,28 @@ def _nested(field: ObjectsField, root: JSON) -> tuple[list[JSON], list[list[int]
             raise ShapeMismatch(f"{field.column}: expected an object or null, got {shown(given)}")
         if field.n_links and depth > MOST_DEPTH:
             raise ShapeMismatch(f"{field.column}: expected a tree of at most {MOST_DEPTH} levels, got more")
-        if len(found) == MOST_OBJECTS:
+        if len(objects) == MOST_OBJECTS:
             raise ShapeMismatch(f"{field.column}: expected at most {MOST_OBJECTS} objects, got more")
-        found.append(given)
+        objects.append(given)
         links.append([0] * field.n_links)
         if parent >= 0 and field.n_links:
-            links[parent][place] = len(found)
+            links[parent][place] = len(objects)
         children = enumerate(given.get(name) for name in field.recursive)
-        further = [(child, len(found) - 1, k, depth + 1) for k, child in children if child is not None]
+        further = [(child, len(objects) - 1, k, depth + 1) for k, child in children if child is not None]
         waiting += reversed(further)
-    return found, links
+    return objects, links
 
 
 def _tensor_of(field: ObjectsField, name: str, given: JSON) -> JSON:
     if not isinstance(given, Mapping):
         if len(field.tensors) == 1:
             return given
+        names = ", ".join(tensor for tensor, _ in field.tensors)
+        raise ShapeMismatch(f"{field.column}: expected objects with {names}, got {shown(given)}")
+    tensors = {tensor for tensor, _ in field.tensors}
+    if not tensors <= given.keys() <= tensors | set(field.recursive):
         raise ShapeMismatch(
-            f"{field.column}: expected objects with {', '.join(each for each, _ in field.tensors)}, got {shown(given)}"
-        )
-    known = {each for each, _ in field.tensors}
-    if not known <= given.keys() <= known | set(field.recursive):
-        raise ShapeMismatch(
-            f"{field.column}: expected an object with {', '.join((*sorted(known), *field.recursive))}, got"
+            f"{field.column}: expected an object with {', '.join((*sorted(tensors), *field.recursive))}, got"
             f" {shown(given)}"
         )
     return given[name]

@@ -29,23 +29,23 @@ class TaskBlock:
         return self.split, self.part
 
 
-def plan_blocks(before: Sequence[TaskBlock], wanted: Mapping[Place, Integers], block_rows: int) -> list[TaskBlock]:
-    """Return the blocks of the next version, in order, for the examples wanted in each place.
+def plan_blocks(before: Sequence[TaskBlock], placed: Mapping[Place, Integers], block_rows: int) -> list[TaskBlock]:
+    """Return the blocks of the next version, in order, for the examples placed in each split and partition.
 
     A block stays unchanged while all its examples are wanted in its place; otherwise it is packed without those that
     left. New examples fill the last block of their place, then further ones.
     """
     planned: list[TaskBlock] = []
-    for place, examples in sorted(wanted.items()):
+    for place, examples in sorted(placed.items()):
         mine = [block for block in before if block.place == place]
         planned += _place_blocks(place, mine, examples, block_rows)
     return planned
 
 
-def _place_blocks(place: Place, before: Sequence[TaskBlock], wanted: Integers, block_rows: int) -> list[TaskBlock]:
-    kept = [block for block in (_without_gone(block, wanted) for block in before) if len(block.examples)]
+def _place_blocks(place: Place, before: Sequence[TaskBlock], examples: Integers, block_rows: int) -> list[TaskBlock]:
+    kept = [block for block in (_without_gone(block, examples) for block in before) if len(block.examples)]
     present = np.concatenate([block.examples for block in kept]) if kept else np.zeros(0, np.int64)
-    new = np.setdiff1d(wanted, present)
+    new = np.setdiff1d(examples, present)
     if len(new) and kept and len(kept[-1].examples) < block_rows:
         room = block_rows - len(kept[-1].examples)
         last = kept.pop()
@@ -56,6 +56,6 @@ def _place_blocks(place: Place, before: Sequence[TaskBlock], wanted: Integers, b
     return kept + [TaskBlock(*place, first + k, chunk, None) for k, chunk in enumerate(chunks)]
 
 
-def _without_gone(block: TaskBlock, wanted: Integers) -> TaskBlock:
-    stays = np.isin(block.examples, wanted)
+def _without_gone(block: TaskBlock, examples: Integers) -> TaskBlock:
+    stays = np.isin(block.examples, examples)
     return block if stays.all() else replace(block, examples=block.examples[stays], holder_id=None)

@@ -77,18 +77,18 @@ def field_of(entry: Mapping[str, Any]) -> TensorField:
 
 def columns_of_objects(entries: Sequence[Mapping[str, Any]], objects: Objects) -> dict[str, JSON]:
     """Return the columns of a series or tree as SQL writes their values."""
-    found: dict[str, JSON] = {}
+    sql_columns: dict[str, JSON] = {}
     start = 0
     for entry in entries:
         if is_of_objects(entry):
             stop = start + entry["n_values"]
             numbers = objects.numbers[:, start:stop].astype(np.float32).reshape(-1, *entry["shape"])
-            found[entry["column"]] = array_text(numbers.tolist())
+            sql_columns[entry["column"]] = array_text(numbers.tolist())
             start = stop
     columns = [entry["column"] for entry in entries if is_link(entry)]
     for column, places in zip(columns, objects.links.T.tolist(), strict=True):
-        found[column] = array_text([place or None for place in places])
-    return found
+        sql_columns[column] = array_text([place or None for place in places])
+    return sql_columns
 
 
 def array_text(values: Sequence[JSON]) -> str:

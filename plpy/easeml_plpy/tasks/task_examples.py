@@ -35,51 +35,51 @@ def read_examples(session: Session, specification: str, classes: Sequence[str] |
     except RecursionError as error:
         raise InvalidArgument("examples: json is nested too deep", hint="Give a series as a list.") from error
     rows = given if isinstance(given, list) else [given]
-    wanted = json.loads(specification)
-    if wanted.get("recursive"):
-        wanted["objects"] = objects_field(wanted)
-    target = target_of(wanted, classes)
+    spec = json.loads(specification)
+    if spec.get("recursive"):
+        spec["objects"] = objects_field(spec)
+    target = target_of(spec, classes)
     if isinstance(target, SeriesTarget):
-        wanted["series"] = target.field
-    return json.dumps([_row(wanted, classes, row) for row in rows])
+        spec["series"] = target.field
+    return json.dumps([_row(spec, classes, row) for row in rows])
 
 
-def _row(wanted: Mapping[str, Any], classes: Sequence[str] | None, row: JSON) -> dict[str, JSON]:
+def _row(spec: Mapping[str, Any], classes: Sequence[str] | None, row: JSON) -> dict[str, JSON]:
     try:
         if not isinstance(row, Mapping) or not row.keys() <= {"input", "output"} or "input" not in row:
             raise ShapeMismatch('expected {"input": ..., "output": ...}, got ' + shown(row))
-        return _columns(wanted, row["input"]) | _output_column(wanted, classes, row.get("output"))
+        return _columns(spec, row["input"]) | _output_column(spec, classes, row.get("output"))
     except ShapeMismatch as error:
         return {"problem": str(error)}
 
 
-def _output_column(wanted: Mapping[str, Any], classes: Sequence[str] | None, given: JSON) -> dict[str, JSON]:
+def _output_column(spec: Mapping[str, Any], classes: Sequence[str] | None, given: JSON) -> dict[str, JSON]:
     """Return the output of an example as SQL writes it. Raises ShapeMismatch."""
     if given is None:
         return {"output": None}
-    if "series" in wanted:
-        entry = wanted["output"]
-        return columns_of_objects([entry], series_of(wanted["series"], given, entry["most_objects"]))
-    if wanted.get("output") is not None:
-        return {"output": _tensor(wanted["output"], given)}
+    if "series" in spec:
+        entry = spec["output"]
+        return columns_of_objects([entry], series_of(spec["series"], given, entry["most_objects"]))
+    if spec.get("output") is not None:
+        return {"output": _tensor(spec["output"], given)}
     return {"output": _output(classes, given)}
 
 
-def _columns(wanted: Mapping[str, Any], given: JSON) -> dict[str, JSON]:
+def _columns(spec: Mapping[str, Any], given: JSON) -> dict[str, JSON]:
     """Return the input columns of an example as SQL writes their values. Raises ShapeMismatch."""
-    if "objects" in wanted:
-        return columns_of_objects(wanted["inputs"], objects_of(wanted["objects"], given))
-    return {entry["column"]: _tensor(entry, value) for entry, value in _inputs(wanted["inputs"], given)}
+    if "objects" in spec:
+        return columns_of_objects(spec["inputs"], objects_of(spec["objects"], given))
+    return {entry["column"]: _tensor(entry, value) for entry, value in _inputs(spec["inputs"], given)}
 
 
-def _inputs(wanted: Sequence[Mapping[str, Any]], given: JSON) -> list[tuple[Mapping[str, Any], JSON]]:
+def _inputs(entries: Sequence[Mapping[str, Any]], given: JSON) -> list[tuple[Mapping[str, Any], JSON]]:
     """Return each input column with its value: a single one is given directly, several as an object by their names."""
-    if len(wanted) == 1 and not isinstance(given, Mapping):
-        return [(wanted[0], given)]
-    names = [entry["name"] for entry in wanted]
+    if len(entries) == 1 and not isinstance(given, Mapping):
+        return [(entries[0], given)]
+    names = [entry["name"] for entry in entries]
     if not isinstance(given, Mapping) or given.keys() != set(names):
         raise ShapeMismatch(f"input: expected an object with {', '.join(names)}, got {shown(given)}")
-    return [(entry, given[entry["name"]]) for entry in wanted]
+    return [(entry, given[entry["name"]]) for entry in entries]
 
 
 def _tensor(entry: Mapping[str, Any], value: JSON) -> str:
@@ -135,7 +135,7 @@ def _output(classes: Sequence[str] | None, value: JSON) -> JSON:
     if isinstance(value, list):
         if len(value) != len(classes):
             raise ShapeMismatch(f"output: expected Tensor[{len(classes)}], got {len(value)} numbers")
-        return classes[int(np.argmax([_number(each) for each in value]))]
+        return classes[int(np.argmax([_number(score) for score in value]))]
     if str(value) not in classes:
         raise ShapeMismatch(f"output: expected one of {_some(classes)}, got {shown(value)}")
     return str(value)

@@ -109,11 +109,11 @@ def pack_task(session: Session, task_id: int) -> int:
 
 
 class _Packing:
-    """One version of a task on its way."""
+    """A version of a task while it is packed."""
 
     def __init__(self, session: Session, task_id: int) -> None:
         self._session, self._task_id = session, task_id
-        self._started = time.monotonic()  # a duration for the record, no decision hangs on it
+        self._started = time.monotonic()  # recorded as a duration; no decision depends on it
         self._task = session.row(TASK, task_id)
         self._specification: dict[str, Any] = json.loads(self._task.specification)
         self._rows = ExampleRows(session, self._task.examples, self._specification, self._task.classes)
@@ -124,23 +124,22 @@ class _Packing:
         """Write what changed, point to what did not, and record the version."""
         examples, codes, is_on = self._examples()
         before = self._blocks_before()
-        n_partitions, wanted = self._placed(examples, codes, is_on, before)
+        n_partitions, placed = self._placed(examples, codes, is_on, before)
         self._rows.check_memory(int(is_on.sum()), n_partitions)
-        blocks = plan_blocks(before, wanted, self._block_rows)
+        blocks = plan_blocks(before, placed, self._block_rows)
         settings = {key: self._specification[key] for key in ("validation_fraction", "test_fraction", "seed")}
         dataset_id = self._session.row(BEGIN, self._task_id, n_partitions, json.dumps(settings))
         for block in blocks:
             self._store(dataset_id, block)
         on = examples[is_on]
         previous = np.concatenate([block.examples for block in before]) if before else np.zeros(0, np.int64)
-        n_off = len(examples) - len(on)
-        self._finish(dataset_id, n_off=n_off, n_changed=len(np.setxor1d(previous, on)))
+        self._finish(dataset_id, n_off=len(examples) - len(on), n_changed=len(np.setxor1d(previous, on)))
         return dataset_id
 
     def _examples(self) -> tuple[Integers, Integers, Any]:
         """Return the numbers of all labelled examples, their class codes, and whether they are on."""
         output = "e.output" if isinstance(self._target, LabelTarget) else "NULL"  # a tensor as text would be long
-        found = self._session.row(
+        row = self._session.row(
             Statement(
                 "SELECT string_agg(int8send(e.example_id), ''::bytea ORDER BY e.example_id) AS numbers,"
                 " string_agg(int4send((coalesce(c.code, 1) - 1)::int), ''::bytea ORDER BY e.example_id) AS codes,"
@@ -153,8 +152,8 @@ class _Packing:
             ),
             list(self._task.classes or ()),
         )
-        numbers, codes = np.frombuffer(found.numbers or b"", ">i8"), np.frombuffer(found.codes or b"", ">i4")
-        is_on = np.frombuffer(found.switches or b"", np.uint8).astype(bool)
+        numbers, codes = np.frombuffer(row.numbers or b"", ">i8"), np.frombuffer(row.codes or b"", ">i4")
+        is_on = np.frombuffer(row.switches or b"", np.uint8).astype(bool)
         return numbers.astype(np.int64), codes.astype(np.int64), is_on
 
     def _blocks_before(self) -> list[TaskBlock]:
@@ -172,17 +171,17 @@ class _Packing:
                 "the examples that are on are of fewer than two classes",
                 hint="Feed examples of another class, or switch some on.",
             )
-        given = self._specification
-        n_partitions = partitions_of(int(is_on.sum()), given["n_partitions"], self._task.newest_partitions)
+        requested = self._specification["n_partitions"]
+        n_partitions = partitions_of(int(is_on.sum()), requested, self._task.newest_partitions)
         places = self._places(examples, codes, n_partitions, before)
         if not check_places(places, is_on, n_partitions):
             n_partitions, places = 1, self._places(examples, codes, 1, before)
-        wanted = {
+        placed = {
             (split, part): examples[is_on & (places.splits == k) & (places.parts == part)]
             for k, split in enumerate(SPLITS)
             for part in range(n_partitions)
         }
-        return n_partitions, wanted
+        return n_partitions, placed
 
     def _places(self, examples: Integers, codes: Integers, n_partitions: int, before: Sequence[TaskBlock]) -> Places:
         fractions = self._specification["validation_fraction"], self._specification["test_fraction"]
@@ -200,9 +199,9 @@ class _Packing:
         self._session.run(INSERT_BLOCK, dataset_id, self._task_id, *place, *rows, inputs, targets)
 
     def _finish(self, dataset_id: int, *, n_off: int, n_changed: int) -> None:
-        """Measure the training rows of kept and new blocks alike, and hand over what was found."""
+        """Measure the training rows of kept and new blocks alike, and record the facts of the version."""
         fields, target, checksums = self._measured(dataset_id)
-        found = version_facts(fields, target, {}) | {
+        facts = version_facts(fields, target, {}) | {
             "block_rows": self._block_rows,
             "row_key": "example_id::text",
             "checksums": [checksums[part] for part in range(max(checksums) + 1)],
@@ -210,7 +209,7 @@ class _Packing:
             "n_changed": n_changed,
             "packing_seconds": time.monotonic() - self._started,
         }
-        self._session.run(FINISH, dataset_id, self._task_id, json.dumps(found))
+        self._session.run(FINISH, dataset_id, self._task_id, json.dumps(facts))
 
     def _measured(self, dataset_id: int) -> tuple[list[Field], Target, Counter[int]]:
         n_rows = self._session.row(N_TRAINING_ROWS, dataset_id)

@@ -60,10 +60,10 @@ def kept_places(
     splits, parts = places.splits.copy(), places.parts.copy()
     for block in before if len(examples) else ():
         place = np.minimum(np.searchsorted(examples, block.examples), len(examples) - 1)
-        known = place[examples[place] == block.examples]
-        splits[known] = SPLITS.index(block.split)
+        kept = place[examples[place] == block.examples]
+        splits[kept] = SPLITS.index(block.split)
         if keeps_partitions:
-            parts[known] = block.part
+            parts[kept] = block.part
     return Places(splits, parts)
 
 

@@ -29,7 +29,7 @@ from easeml_plpy.units.training import refuse_part
 from easeml_plpy.units.units import Unit, UnitContext, open_unit, trial_to_blame
 
 HELD = "55P03"
-"""SQLSTATE of rows that somebody's open transaction holds."""
+"""SQLSTATE of rows that an open transaction has locked."""
 ToldError = dict[str, str | None]
 
 
@@ -59,7 +59,7 @@ def train_batch(session: Session, batch: str, result: str | None) -> tuple[str]:
     work = _Batch(session)
     members = [member for order in orders_of(batch) if (member := work.opened_for_training(order)) is not None]
     session.commit()
-    learners = [Learner(each.order, each.context, each.live, each.read_bytes) for each in members]
+    learners = [Learner(member.order, member.context, member.live, member.read_bytes) for member in members]
     learnt = train_members(session, learners, work.blaming)
     return (work.record([member for member in members if member.order.trial_id in learnt], learnt),)
 
@@ -73,8 +73,8 @@ def evaluate_batch(session: Session, batch: str, result: str | None) -> tuple[st
     work = _Batch(session)
     members = [member for order in orders_of(batch) if (member := work.opened_for_evaluation(order)) is not None]
     session.commit()
-    facts = {each.order.trial_id: work.measured(each) for each in members}
-    return (work.record_sums([each for each in members if facts[each.order.trial_id]], facts),)
+    facts = {member.order.trial_id: work.measured(member) for member in members}
+    return (work.record_sums([member for member in members if facts[member.order.trial_id]], facts),)
 
 
 def orders_of(batch: str) -> list[Unit]:
@@ -85,7 +85,7 @@ def orders_of(batch: str) -> list[Unit]:
     """
     members = sorted(json.loads(batch)["batch"], key=lambda member: member["trial_id"])
     places = [{"batch": {"rank": rank, "n_members": len(members)}} for rank in range(len(members))]
-    return [Unit(text=json.dumps(each | place), **each) for each, place in zip(members, places, strict=True)]
+    return [Unit(text=json.dumps(member | place), **member) for member, place in zip(members, places, strict=True)]
 
 
 class _Batch:
@@ -98,16 +98,14 @@ class _Batch:
 
     @contextmanager
     def blaming(self, trial_id: int) -> Iterator[None]:
-        """Keep the error of one member inside, so that the others continue. An error that is no member's fault passes
-        through.
-        """
+        """Record the error of one member, so that the others continue; let an error pass that is no member's fault."""
         try:
             yield
         except Exception as error:
-            told = _told_of_member(error)
-            if told is None:
+            failure = _told_of_member(error)
+            if failure is None:
                 raise
-            self._failures[trial_id] = told
+            self._failures[trial_id] = failure
 
     @contextmanager
     def _apart(self, order: Unit) -> Iterator[None]:
@@ -158,10 +156,10 @@ class _Batch:
         """Record the training of the members, commit, and keep their trials."""
         kept, pruned_bytes = [], 0
         for member in members:
-            own = learnt[member.order.trial_id]
+            training = learnt[member.order.trial_id]
             with self._apart(member.order):
-                text = _with_stack(member.order.text, own.stack)
-                recorded = record_training(self._session, text, member.context, own.facts, own.state)
+                text = _with_stack(member.order.text, training.stack)
+                recorded = record_training(self._session, text, member.context, training.facts, training.state)
                 pruned_bytes += recorded["pruned_bytes"]
                 kept.append((member, recorded["checkpoint_id"]))
         return self._end(kept, pruned_bytes)
@@ -170,10 +168,10 @@ class _Batch:
         """Record the evaluations, commit, and keep the trials."""
         kept, pruned_bytes = [], 0
         for member in members:
-            own, measured = facts[member.order.trial_id], evaluated_state(member.order, member.context)
-            if own is not None:
+            evaluation, measured = facts[member.order.trial_id], evaluated_state(member.order, member.context)
+            if evaluation is not None:
                 with self._apart(member.order):
-                    recorded = record_evaluation(self._session, member.order.text, member.context, measured, own)
+                    recorded = record_evaluation(self._session, member.order.text, member.context, measured, evaluation)
                     pruned_bytes += recorded["pruned_bytes"]
                     kept.append((member, measured.checkpoint_id))
         return self._end(kept, pruned_bytes)
@@ -195,7 +193,7 @@ def _told_of_member(error: Exception) -> ToldError | None:
     """Return the report of an error of class ML, or of locked rows; None for any other error, which ends the whole
     batch.
     """
-    told = told_by(error)
-    if told is None or told["sqlstate"] == HELD:
-        return told and {**told, "sqlstate": RowsHeld.sqlstate}
-    return told if str(told["sqlstate"]).startswith("ML") else None
+    failure = told_by(error)
+    if failure is None or failure["sqlstate"] == HELD:
+        return failure and {**failure, "sqlstate": RowsHeld.sqlstate}
+    return failure if str(failure["sqlstate"]).startswith("ML") else None

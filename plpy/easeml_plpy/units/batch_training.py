@@ -99,7 +99,7 @@ def _trained_together(session: Session, part: Sequence[Learner], blaming: Blamin
     if len(trials) < max(len(part), 2):
         return None
     rows = [_rows(session, learner) for learner in part]
-    passes = [Pass(own.inputs, own.targets, each.order.seed) for own, each in zip(rows, part, strict=True)]
+    passes = [Pass(data.inputs, data.targets, learner.order.seed) for data, learner in zip(rows, part, strict=True)]
     session.commit()
     started, n_steps = time.perf_counter(), n_common_steps(trials, passes)
     try:

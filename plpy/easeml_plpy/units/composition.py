@@ -38,9 +38,9 @@ class Composition(NamedTuple):
     reading_seconds: float
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Composition:
+    def from_json(cls, entries: Mapping[str, Any]) -> Composition:
         """Parse the result of easeml.composition."""
-        return cls(**{**told, "candidates": tuple(Candidate(**each) for each in told["candidates"])})
+        return cls(**{**entries, "candidates": tuple(Candidate(**entry) for entry in entries["candidates"])})
 
     def later(self, seconds: float) -> Composition:
         """Return the composition some seconds later."""

@@ -41,59 +41,59 @@ class _Choice(NamedTuple):
     n_epochs: int
 
 
-def composed_trial(session: Session, told: Composition, spec: TrialSpec, seed: int, device: str) -> EnsembleTrial:
+def composed_trial(session: Session, pool: Composition, spec: TrialSpec, seed: int, device: str) -> EnsembleTrial:
     """Return the ensemble of a trial: of the members that its config names, else of those that are chosen now.
 
     Raises NotReady if the run has no trials for it, CorruptCheckpoint.
     """
     data = dataset(session, spec.dataset_id)
     starts = {part.view.name: part.start for part in parts_of(data.encoder)}
-    told = told._replace(candidates=tuple(each for each in told.candidates if _view(data, each.architecture) in starts))
-    if not told.candidates:
+    usable = [candidate for candidate in pool.candidates if _view(data, candidate.architecture) in starts]
+    pool = pool._replace(candidates=tuple(usable))
+    if not usable:
         raise NotReady("the run has no trial that an ensemble could be made of")
-    known = _told_choices(spec.config)
-    choices = known or _choices(session, told, spec, device)
+    named_choices = _choices_in(spec.config)
+    choices = named_choices or _choices(session, pool, spec, device)
     chosen = architecture(spec.architecture)
     blueprint = Blueprint(chosen, complete(chosen, spec.config), data.task(chosen.view), device)
     members = []
-    for candidate in told.candidates:
-        if candidate.trial_number in choices:
-            weight, n_epochs = choices[candidate.trial_number]
+    for candidate in pool.candidates:
+        if (number := candidate.trial_number) in choices:
+            weight, n_epochs = choices[number]
             member = _member(session, data, starts, candidate, weight)
-            own = _spec_of(candidate, spec)
-            again = refitted(session, own, n_epochs, seed + candidate.trial_number, device) if n_epochs else None
+            learned = _spec_of(candidate, spec)
+            again = refitted(session, learned, n_epochs, seed + number, device) if n_epochs else None
             members.append(replace(member, refit=again))
-    telling = None if known else [_telling(*each) for each in choices.items()]
-    return EnsembleTrial(blueprint, members, resumed_member, chosen=telling)
+    chosen_members = None if named_choices else [_as_entry(*choice) for choice in choices.items()]
+    return EnsembleTrial(blueprint, members, resumed_member, chosen=chosen_members)
 
 
 def _view(data: Dataset, name: str) -> str:
     return data.view(architecture(name).view).name
 
 
-def _telling(number: int, choice: _Choice) -> dict[str, Any]:
-    refit = {"refit_epochs": choice.n_epochs} if choice.n_epochs else {}
-    return {"trial": number, "weight": choice.weight} | refit
+def _as_entry(number: int, choice: _Choice) -> dict[str, Any]:
+    return {"trial": number, "weight": choice.weight} | ({"refit_epochs": choice.n_epochs} if choice.n_epochs else {})
 
 
-def _told_choices(config: Mapping[str, Any]) -> dict[int, _Choice] | None:
+def _choices_in(config: Mapping[str, Any]) -> dict[int, _Choice] | None:
     """Return the members in a config by trial number; None if none were chosen yet."""
     if "members" not in config:
         return None
-    return {each["trial"]: _Choice(float(each["weight"]), each.get("refit_epochs", 0)) for each in config["members"]}
+    return {item["trial"]: _Choice(float(item["weight"]), item.get("refit_epochs", 0)) for item in config["members"]}
 
 
-def _choices(session: Session, told: Composition, spec: TrialSpec, device: str) -> dict[int, _Choice]:
+def _choices(session: Session, composition: Composition, spec: TrialSpec, device: str) -> dict[int, _Choice]:
     """Choose the members, and those of them that there is time to train again. Committees have seen all rows."""
     began = time.monotonic()
-    weights = _chosen_weights(session, told, spec, device)
-    by_number = {each.trial_number: each for each in told.candidates}
+    weights = _chosen_weights(session, composition, spec, device)
+    by_number = {candidate.trial_number: candidate for candidate in composition.candidates}
     learners = {
         number: Learner(_spec_of(by_number[number], spec), weight, by_number[number].training_seconds)
         for number, weight in weights.items()
         if not dataset(session, spec.dataset_id).encoder.n_folds
     }
-    again = with_time_for(session, told.later(time.monotonic() - began), learners)
+    again = with_time_for(session, composition.later(time.monotonic() - began), learners)
     return {
         number: _Choice(weight, by_number[number].n_epochs if number in again else 0)
         for number, weight in weights.items()
@@ -105,21 +105,21 @@ def _spec_of(candidate: Candidate, spec: TrialSpec) -> TrialSpec:
     return spec._replace(architecture=candidate.architecture, config=candidate.config)
 
 
-def _chosen_weights(session: Session, told: Composition, spec: TrialSpec, device: str) -> dict[int, float]:
+def _chosen_weights(session: Session, composition: Composition, spec: TrialSpec, device: str) -> dict[int, float]:
     """Return weights by trial number: what greedy selection makes of the answers for all validation rows."""
     data, outputs = dataset(session, spec.dataset_id), []
-    for candidate in told.candidates:
+    for candidate in composition.candidates:
         rows = round_rows(session, _spec_of(candidate, spec), "validation")
         live = _restored(session, data, candidate, device)
         session.commit()
         outputs.append(answers_for(live, rows, SessionPause(session)).astype(np.float64))
-    metric, targets, pause = METRICS[told.metric], rows.raw_targets, SessionPause(session)
+    metric, targets, pause = METRICS[composition.metric], rows.raw_targets, SessionPause(session)
 
     def score(mean: Array) -> Score:
         pause()
         return score_of(metric, values(data.task(), measure(data.task(), data.raw(mean.astype(np.float32)), targets)))
 
-    return {told.candidates[k].trial_number: weight for k, weight in select(outputs, score).items()}
+    return {composition.candidates[k].trial_number: weight for k, weight in select(outputs, score).items()}
 
 
 def _restored(session: Session, data: Dataset, candidate: Candidate, device: str) -> LiveTrial:

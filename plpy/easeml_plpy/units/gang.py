@@ -94,8 +94,8 @@ def evaluate_gang(session: Session, unit: str, result: str | None) -> tuple[str]
         def record(text: str, facts: Sequence[EvaluationFacts]) -> RecordedEvaluation:
             return record_evaluation(session, text, context, measured, facts[0])
 
-        own: EvaluationFacts = {"statistics": statistics, "read_bytes": read_bytes}
-        recorded = rank.record_once(own, record)
+        rank_facts: EvaluationFacts = {"statistics": statistics, "read_bytes": read_bytes}
+        recorded = rank.record_once(rank_facts, record)
     keep_live(session, order, context, measured.checkpoint_id, live)
     return (json.dumps({"n_rows": statistics["n_rows"], **recorded}),)
 
@@ -123,8 +123,8 @@ class _Part:
             training = self._train(self.rank.n_rows)
         with peers_lost():
             self.rank.group.take_from_first(list(self.live.module.buffers()), self.rank.pause)
-        own = training_facts(training, time.perf_counter() - started, read_bytes)
-        return self.rank.record_once(own, self._record)
+        facts = training_facts(training, time.perf_counter() - started, read_bytes)
+        return self.rank.record_once(facts, self._record)
 
     def _record(self, text: str, all_facts: Sequence[TrainingFacts]) -> GangTrained:
         first, rank = all_facts[0], self.rank
@@ -135,13 +135,13 @@ class _Part:
     def _train(self, n_rows: Sequence[int]) -> Training:
         """Train on the first `n_rows` of each rank's partition."""
         rank = self.rank
-        own = n_rows[rank.order.rank]
+        n_rank_rows = n_rows[rank.order.rank]
         rank.gather(None)  # ranks take different times to read rows; after this the steps wait little for each other
         with peers_lost():
             return train_jointly(
                 self.live,
-                self.rows.inputs[:own],
-                self.rows.targets[:own],
+                self.rows.inputs[:n_rank_rows],
+                self.rows.targets[:n_rank_rows],
                 rank=rank.order.rank,
                 n_rows=n_rows,
                 network=averaging(self.live, rank.group.exchange.gradients),

@@ -191,8 +191,8 @@ def _folder_gone_as_lost() -> Iterator[None]:
 
 def _check_private(folder: Path) -> None:
     """Raise NotAllowed unless the folder is a real one that belongs to this user and is closed to all others."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise NotAllowed(f"the folder in which a gang meets is not private: {folder}")
 
 

@@ -42,8 +42,8 @@ class Rank:
     def gather(self, value: T) -> list[T]:
         """Exchange a JSON value with the other ranks; return the values of all, in their order."""
         with peers_lost():
-            found: list[T] = self.group.gather(value, self.pause)
-        return found
+            values: list[T] = self.group.gather(value, self.pause)
+        return values
 
     def record_once(self, facts: F, record: Callable[[str, Sequence[F]], R]) -> R:
         """Let rank 0 record and commit the work of all ranks; return the result on every rank. `record` takes the order

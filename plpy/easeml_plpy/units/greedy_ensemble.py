@@ -24,7 +24,7 @@ def select(outputs: Sequence[Array], score: Callable[[Array], Score]) -> dict[in
     total: Array = np.zeros_like(outputs[0], dtype=np.float64)
     best_score, n_best = WORST, 0
     for n_rounds in range(1, N_ROUNDS + 1):
-        scores = [score((total + each) / n_rounds) for each in outputs]
+        scores = [score((total + member_outputs) / n_rounds) for member_outputs in outputs]
         chosen = max(range(len(scores)), key=scores.__getitem__)
         picked.append(chosen)
         total = total + outputs[chosen]

@@ -36,8 +36,8 @@ def repeat_iterations(
     train: Callable[[int], object], n_rows: int, seconds_per_row: float, seconds: float
 ) -> Iterations:
     """Train over the same rows repeatedly for a number of seconds."""
-    wanted = max(ITERATION_SECONDS, seconds / MAX_ITERATIONS) / seconds_per_row if seconds_per_row > 0 else n_rows
-    n_at_once = max(1, min(n_rows, int(wanted)))
+    n_rows_due = max(ITERATION_SECONDS, seconds / MAX_ITERATIONS) / seconds_per_row if seconds_per_row > 0 else n_rows
+    n_at_once = max(1, min(n_rows, int(n_rows_due)))
     moments = [time.time()]
     while moments[-1] - moments[0] < seconds:
         train(n_at_once)

@@ -139,12 +139,12 @@ def _record_metrics(
 ) -> RecordedEvaluation:
     """Make the metrics of a whole split; after a validation this state may become the trial's best."""
     data, total, errors = dataset(session, context.trial.dataset_id), combine(parts), {}
-    found = values(data.task(), total)
+    metric_values = values(data.task(), total)
     if data.encoder.n_folds and measured.split == "validation":
         of_folds = mean_over_folds(data.task(), parts)
-        found, errors = ({name: both[k] for name, both in of_folds.items()} for k in (0, 1))
+        metric_values, errors = ({name: both[k] for name, both in of_folds.items()} for k in (0, 1))
     # No rows, no number: NaN would sort above every number in SQL.
-    metrics = {name: value for name, value in found.items() if math.isfinite(value)}
+    metrics = {name: value for name, value in metric_values.items() if math.isfinite(value)}
     is_first = context.best_checkpoint_id is None
     improves = is_better(METRICS[context.metric], metrics, context.best_metric_value, context.best_loss)
     is_best = measured.split == "validation" and (is_first or improves)

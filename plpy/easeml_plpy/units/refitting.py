@@ -36,23 +36,19 @@ class Learner(NamedTuple):
     seconds: float
 
 
-def with_time_for(session: Session, told: Composition, learners: Mapping[int, Learner]) -> frozenset[int]:
+def with_time_for(session: Session, composition: Composition, learners: Mapping[int, Learner]) -> frozenset[int]:
     """Return the keys of the members that the run still has time to train, those of greatest weight first."""
-    if not told.is_refit_wanted:
+    if not composition.is_refit_wanted:
         return frozenset()
-    left = math.inf if told.seconds_left is None else told.seconds_left
+    left = math.inf if composition.seconds_left is None else composition.seconds_left
     chosen = set()
     for key, learner in sorted(learners.items(), key=lambda item: (-item[1].weight, item[0])):
         # All rows are decoded once more, which takes about as long as packing them.
-        seconds = told.reading_seconds + learner.seconds * SLOWER
-        if seconds <= left and not _are_too_many(session, learner.spec):
+        seconds = composition.reading_seconds + learner.seconds * SLOWER
+        if seconds <= left and sum(round_rows(session, learner.spec, split).nbytes for split in SPLITS) <= MOST_BYTES:
             chosen.add(key)
             left -= seconds
     return frozenset(chosen)
-
-
-def _are_too_many(session: Session, spec: TrialSpec) -> bool:
-    return sum(round_rows(session, spec, split).nbytes for split in SPLITS) > MOST_BYTES
 
 
 def refitted(session: Session, spec: TrialSpec, n_epochs: int, seed: int, device: str) -> bytes:

@@ -149,15 +149,15 @@ def _check_options(session: Session, trial_id: int, device: str, n_threads: int,
 
 def _check_blocks(session: Session, trial_id: int | None, partition: _Partition) -> None:
     """Raise NotAllowed unless the partition's packed training rows have the recorded checksum."""
-    found = 0
+    current = 0
     for block in session.each(BLOCKS, partition.dataset_id, partition.partition_number):
-        found = checksum([block.inputs, block.targets], found)
-    if found != partition.checksum:
+        current = checksum([block.inputs, block.targets], current)
+    if current != partition.checksum:
         raise NotAllowed(
             f"{'it' if trial_id is None else f'trial {trial_id}'} cannot be replayed: the packed rows of partition"
             f" {partition.partition_number}"
             " are not those it was trained on",
-            detail=f"Their checksum is {found}; when they were packed it was {partition.checksum}.",
+            detail=f"Their checksum is {current}; when they were packed it was {partition.checksum}.",
             hint="Blocks of this version of the dataset were changed or lost; restore them from a dump.",
         )
 

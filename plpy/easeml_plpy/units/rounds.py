@@ -33,7 +33,7 @@ from easeml_plpy.units.recording import (
     record_training,
 )
 from easeml_plpy.units.round_rows import round_rows
-from easeml_plpy.units.training import told, trained
+from easeml_plpy.units.training import trained, training_report
 from easeml_plpy.units.units import Unit, UnitContext, open_unit, trial_to_blame
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def train_round(session: Session, unit: str, result: str | None) -> tuple[str]:
         return record_training(session, order_with(order, parts), context, parts[0], state)
 
     facts, recorded = train_opened_round(session, order, context, record)
-    return (told(facts, recorded),)
+    return (training_report(facts, recorded),)
 
 
 def train_opened_round(
@@ -110,14 +110,13 @@ def evaluate_opened_round(
     session.commit()
 
     with trial_to_blame(session):
-        measurable = measurable_on(measured.split, live)
-        outputs = data.raw(answers_for(measurable, rows, SessionPause(session)))
+        outputs = data.raw(answers_for(measurable_on(measured.split, live), rows, SessionPause(session)))
     starts = np.cumsum([0, *rows.n_rows])
     parts: list[EvaluationFacts] = []
     for member in gang_of(order).members:
-        own = slice(starts[member.partition_number], starts[member.partition_number + 1])
+        places = slice(starts[member.partition_number], starts[member.partition_number + 1])
         task = data.task(context.trial.view)
-        parts.append({"statistics": measure(task, outputs[own], rows.raw_targets[own]), "read_bytes": 0})
+        parts.append({"statistics": measure(task, outputs[places], rows.raw_targets[places]), "read_bytes": 0})
 
     parts[0] = {**parts[0], "read_bytes": read_bytes}
     recorded = record(measured, parts)

@@ -42,7 +42,7 @@ def train_unit(session: Session, unit: str, result: str | None) -> tuple[str]:
         return record_training(session, order.text, context, facts, state)
 
     facts, recorded = train_opened(session, order, context, record)
-    return (told(facts, recorded),)
+    return (training_report(facts, recorded),)
 
 
 def train_opened(
@@ -73,7 +73,7 @@ def trained(
     return training_facts(training, time.perf_counter() - started, read_bytes), live.dump()
 
 
-def told(facts: TrainingFacts, recorded: RecordedTraining) -> str:
+def training_report(facts: TrainingFacts, recorded: RecordedTraining) -> str:
     """Return the report of a trained unit for the coordinator, as JSON."""
     sizes = {key: recorded[key] for key in ("state_bytes", "pruned_bytes")}
     return json.dumps({key: facts[key] for key in ("n_rows", "loss", "training_seconds")} | sizes)

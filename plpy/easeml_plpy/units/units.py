@@ -149,7 +149,7 @@ OPEN_UNIT = Statement(
 )
 COUNT_SLOTS: Statement[int] = Statement("SELECT count(*) AS n_slots FROM easeml.slots", (), only_column)
 COUNT_HOLDS_SECONDS = 1.0
-"""As long as anybody's snapshot is old, each count goes through what all units since have written there."""
+"""An old snapshot keeps dead row versions, and each count must skip them."""
 RECORD_START: Statement[Instant] = Statement(
     "UPDATE easeml.slots SET start_seconds = start_seconds || jsonb_build_object($2, $3) WHERE slot_id = $1"
     " RETURNING clock_timestamp()",
@@ -173,8 +173,8 @@ PREPARED: Kept[set[str]] = Kept(set[str])
 
 def open_unit(session: Session, unit: Unit) -> UnitContext:
     """Read the unit's context and bind the session to its slot. Raises StaleLease when the step is not due."""
-    found = bound_context(session.row(OPEN_UNIT, unit.text, _n_slots(session)))
-    return found._replace(started_at=_prepared(session, unit, found) or found.started_at)
+    context = bound_context(session.row(OPEN_UNIT, unit.text, _n_slots(session)))
+    return context._replace(started_at=_prepared(session, unit, context) or context.started_at)
 
 
 def _n_slots(session: Session) -> int:
@@ -185,11 +185,11 @@ def _n_slots(session: Session) -> int:
     return counted.n_slots
 
 
-def _prepared(session: Session, unit: Unit, found: UnitContext) -> Instant | None:
+def _prepared(session: Session, unit: Unit, context: UnitContext) -> Instant | None:
     """Import what trials of the architecture need; if anything was imported, return the time from which its unit
     counts. A session does it once, so it belongs to the start of the slot, not to the time of a unit.
     """
-    name, prepared = architecture(found.trial.architecture).trainer, session.kept(PREPARED)
+    name, prepared = architecture(context.trial.architecture).trainer, session.kept(PREPARED)
     if name in prepared:
         return None
     prepared.add(name)
@@ -203,29 +203,29 @@ def _prepared(session: Session, unit: Unit, found: UnitContext) -> Instant | Non
 
 def opened_from_text(text: str) -> OpenedUnit:
     """Parse what easeml.open_node_unit returned."""
-    told = json.loads(text)
-    return OpenedUnit(**{name: told[name] for name in OpenedUnit._fields} | {"config": json.dumps(told["config"])})
+    unit = json.loads(text)
+    return OpenedUnit(**{name: unit[name] for name in OpenedUnit._fields} | {"config": json.dumps(unit["config"])})
 
 
-def bound_context(found: OpenedUnit) -> UnitContext:
+def bound_context(opened: OpenedUnit) -> UnitContext:
     """Return the context of a unit that was opened, and bind the session to its slot."""
-    return context_of(found, bind(found.device or "cpu", found.n_threads or 1, found.limit_bytes))
+    return context_of(opened, bind(opened.device or "cpu", opened.n_threads or 1, opened.limit_bytes))
 
 
-def context_of(found: OpenedUnit, device: str) -> UnitContext:
+def context_of(opened: OpenedUnit, device: str) -> UnitContext:
     """Return the context of a unit that was opened, whose session is bound to a device."""
-    config = json.loads(found.config)
-    trial = TrialSpec(found.architecture, config, found.max_epochs, found.dataset_id, tuple(found.train_rows))
+    config = json.loads(opened.config)
+    trial = TrialSpec(opened.architecture, config, opened.max_epochs, opened.dataset_id, tuple(opened.train_rows))
     return UnitContext(
         trial=trial,
-        checkpoint_id=found.checkpoint_id,
-        best_checkpoint_id=found.best_checkpoint_id,
-        best_epoch=found.best_epoch,
-        best_metric_value=found.best_metric_value,
-        best_loss=found.best_loss,
-        metric=found.metric,
+        checkpoint_id=opened.checkpoint_id,
+        best_checkpoint_id=opened.best_checkpoint_id,
+        best_epoch=opened.best_epoch,
+        best_metric_value=opened.best_metric_value,
+        best_loss=opened.best_loss,
+        metric=opened.metric,
         device=device,
-        started_at=found.started_at,
+        started_at=opened.started_at,
     )
 
 

@@ -17,7 +17,7 @@ from easeml_plpy.columns.columns import Column
 from easeml_plpy.columns.encoder import Encoder
 from easeml_plpy.nodes.greenplum.cluster_tables import ClusterTable, open_table
 from easeml_plpy.nodes.greenplum.segment_prediction import MARK
-from easeml_plpy.nodes.node_prediction import hand_over, place_of, remark_of, rows_told
+from easeml_plpy.nodes.node_prediction import hand_over, place_of, remark_of, rows_in_remark
 from easeml_plpy.packing.on_nodes.tables import check_rights, check_same
 from easeml_plpy.prediction.prediction_outputs import key_columns
 from easeml_plpy.prediction.probabilities import label_target
@@ -96,7 +96,7 @@ def _failure(error: Exception) -> Told | None:
 def _predicted(session: Session, order: Told) -> int:
     remark = remark_of(order)
     place = place_of(session, order, remark)
-    done = rows_told(place.remark, remark)
+    done = rows_in_remark(place.remark, remark)
     if done is not None:
         return done
     keys_of_segments = session.row(KEYS)
@@ -108,10 +108,9 @@ def _predicted(session: Session, order: Told) -> int:
         label_target(order["dataset"], encoder, hint="Leave out probabilities => true.")
     tables, columns, keys = _opened(session, order, encoder)
     staged = _stage(session, tables, [columns[name] for name in _needed(keys, encoder)], keys_of_segments)
-    wanted = TableRequest(None, None, tables[0].relation, STAGED, place.name, order["probabilities"])
-    filling = TableFilling(wanted, staged, encoder, [columns[name].quoted for name in keys])
-    empty = filling.empty_sql(tables[0].name)
-    session.execute(f"CREATE TABLE {place.name} AS {empty} {tables[0].clause}")
+    request = TableRequest(None, None, tables[0].relation, STAGED, place.name, order["probabilities"])
+    filling = TableFilling(request, staged, encoder, [columns[name].quoted for name in keys])
+    session.execute(f"CREATE TABLE {place.name} AS {filling.empty_sql(tables[0].name)} {tables[0].clause}")
     session.run(SORTED)
     command = Command(_fill_sql(filling, staged, keys), ("text", "int8", "int4", "int8", "int8"), is_kept=False)
     values = (json.dumps(order), order["job_id"], brought_to, order["dataset_id"], order["checkpoint_id"])
@@ -138,10 +137,10 @@ def _opened(session: Session, order: Told, encoder: Encoder) -> tuple[list[Clust
     needed = _needed(keys, encoder)
     others = []
     for table in tables:
-        found = columns_of.read_columns(session, table.relation)
-        columns_of.require(found, keys, "key", table.name)
+        table_columns = columns_of.read_columns(session, table.relation)
+        columns_of.require(table_columns, keys, "key", table.name)
         check_rights(session, table.relation, table.name, order["role"], keys)
-        others.append((table.name, {name: column.type for name, column in found.items()}))
+        others.append((table.name, {name: column.type for name, column in table_columns.items()}))
     check_same({name: columns[name].type for name in needed}, others[1:], first.name)
     check_types(first.name, columns, encoder.inputs)
     return tables, columns, keys

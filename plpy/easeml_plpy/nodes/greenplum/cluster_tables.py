@@ -38,13 +38,13 @@ CROSS JOIN LATERAL easeml_segment.distribution_of(c.oid) d WHERE n.nspname = $1 
 def open_table(session: Session, name: str, role: str, needed: Sequence[str]) -> ClusterTable:
     """Lock a table against changes, and return it. Raises NotFound, InvalidArgument, NotAllowed."""
     place = schema_and_name(name)
-    found = session.rows(TABLE, *place)
-    if not found:
+    tables = session.rows(TABLE, *place)
+    if not tables:
         raise NotFound(f"there is no table {name}", hint="Give schema and name as they are in the cluster.")
-    if found[0].is_plain:
-        session.execute(f"LOCK TABLE {found[0].name} IN ACCESS SHARE MODE")
-        found = session.rows(TABLE, *place)
-    table = found[0]
+    if tables[0].is_plain:
+        session.execute(f"LOCK TABLE {tables[0].name} IN ACCESS SHARE MODE")
+        tables = session.rows(TABLE, *place)
+    table = tables[0]
     if not table.is_plain:
         raise InvalidArgument(
             f"{name} is no table whose rows are distributed",

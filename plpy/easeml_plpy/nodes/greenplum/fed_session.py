@@ -68,17 +68,18 @@ class Fed:
 
     @classmethod
     def of(cls, pieces: Iterable[Piece], context: str) -> Fed:
-        """Return pieces in whatever order they came, beside what easeml.open_node_unit said of their states."""
+        """Group pieces, which come in any order; `context` is the result of easeml.open_node_unit."""
         grouped: dict[tuple[str, int], list[Piece]] = {}
         for piece in sorted(pieces, key=lambda piece: piece[:3]):
             grouped.setdefault((piece.kind, piece.owner), []).append(piece)
-        told = json.loads(context)
-        return cls(grouped, dict(_known_states(told)), cls.registered_in(told))
+        opened = json.loads(context)
+        return cls(grouped, dict(_states_in(opened)), cls.registered_in(opened))
 
     @staticmethod
-    def registered_in(told: Mapping[str, Any]) -> dict[str, Row]:
-        """Return the architectures of installed packages that the control server told of, by name."""
-        return {row["architecture"]: _as_text(row) for row in told["registered"]}
+    def registered_in(opened: Mapping[str, Any]) -> dict[str, Row]:
+        """Return by name the registered architectures in a result of easeml.open_node_unit."""
+        rows = ({**row, "hyperparameters": json.dumps(row["hyperparameters"])} for row in opened["registered"])
+        return {row["architecture"]: row for row in rows}
 
     def rows(self, statement: Statement[Any], values: Sequence[Any]) -> Iterable[Row] | None:
         """Return the rows of a statement that units execute, None for any other."""
@@ -135,16 +136,11 @@ ANSWERS: dict[str, Callable[[Fed, Sequence[Any]], Iterable[Row]]] = {
 }
 
 
-def _known_states(told: Mapping[str, Any]) -> Iterator[tuple[int, KnownState]]:
+def _states_in(opened: Mapping[str, Any]) -> Iterator[tuple[int, KnownState]]:
     """Return the state that a unit starts from, and those of which an ensemble is made."""
-    candidates = [] if told["composition"] is None else told["composition"]["candidates"]
-    for state in [*([told["state"]] if told["state"] is not None else []), *candidates]:
+    candidates = [] if opened["composition"] is None else opened["composition"]["candidates"]
+    for state in [*([opened["state"]] if opened["state"] is not None else []), *candidates]:
         yield state["checkpoint_id"], KnownState(state["n_bytes"], state["sha256"])
-
-
-def _as_text(row: Mapping[str, Any]) -> Row:
-    """Return a registered architecture as a table has it."""
-    return {**row, "hyperparameters": json.dumps(row["hyperparameters"])}
 
 
 class FedSession(NodeSession):

@@ -246,7 +246,7 @@ def installation_script(offered: str, address: str) -> str:
     of_runs = [view for view in views if is_by_run(view)]
     functions = ["wait(bigint)", "wait_dataset(bigint)"]
     functions += [f"{view['name']}(bigint)" for view in of_runs]
-    functions += [f"{call['name']}({', '.join(each.type for each in arguments(call))})" for call in calls]
+    functions += [f"{call['name']}({', '.join(argument.type for argument in arguments(call))})" for call in calls]
     remark = literal(REMARK)
     parts = [
         GUARD.format(remark=remark),
@@ -297,7 +297,7 @@ def call_statements(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             statement=asking(call, given),
             columns=literal(column),
             columns_here=column,
-            types=", ".join(each.type for each in given),
+            types=", ".join(argument.type for argument in given),
             remark=literal(call["remark"]),
         )
 
@@ -305,15 +305,15 @@ def call_statements(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def asking(call: Mapping[str, Any], given: Sequence[Argument]) -> str:
     """Return an SQL expression of the statement that calls a function there, with what it was called with here."""
     parts = [literal(f"SELECT easeml.{call['quoted']}(")]
-    for number, each in enumerate(given, start=1):
-        lead = literal(f"{', ' if number > 1 else ''}{each.name} => ")
-        parts.append(f"{lead} || quote_nullable(${number}::text) || {literal(f'::{each.type}')}")
+    for number, argument in enumerate(given, start=1):
+        lead = literal(f"{', ' if number > 1 else ''}{argument.name} => ")
+        parts.append(f"{lead} || quote_nullable(${number}::text) || {literal(f'::{argument.type}')}")
     return " || ".join([*parts, literal(")")])
 
 
 def arguments(call: Mapping[str, Any]) -> list[Argument]:
     """Return what a function is given."""
-    return [Argument(*each) for each in call["arguments"]]
+    return [Argument(*entry) for entry in call["arguments"]]
 
 
 def array(values: Sequence[str]) -> str:

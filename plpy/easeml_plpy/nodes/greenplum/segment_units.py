@@ -24,7 +24,7 @@ WORK: dict[str, Callable[[Session, str, str], str]] = {
     "evaluate_round": evaluate_round,
 }
 Worked = tuple[int | str | bytes | None, ...]
-"""checkpoint_id, chunk_number, trial_id, lease_number, n_bytes, sha256, bytes; what is told stands in the first row."""
+"""checkpoint_id, chunk_number, trial_id, lease_number, n_bytes, sha256, bytes; the report, in the first row."""
 
 
 def work_on_segment(
@@ -50,8 +50,8 @@ def work_on_segment(
     session = None
     try:
         session = FedSession.fed_with(plpy, GD, Fed.of(pieces, context))
-        told = WORK[work](session, unit, context)
-        return worked(session.fed.written, told)
+        report = WORK[work](session, unit, context)
+        return worked(session.fed.written, report)
     except Exception as error:
         failure = told_by(error)
         if failure is None:
@@ -62,11 +62,11 @@ def work_on_segment(
             shed(session)
 
 
-def worked(written: Sequence[StateChunk], told: str) -> list[Worked]:
+def worked(written: Sequence[StateChunk], report: str) -> list[Worked]:
     """Return the rows of a unit."""
     if not written:
-        return [(*([None] * len(StateChunk._fields)), told)]
-    return [(*chunk, told if k == 0 else None) for k, chunk in enumerate(written)]
+        return [(*([None] * len(StateChunk._fields)), report)]
+    return [(*chunk, report if k == 0 else None) for k, chunk in enumerate(written)]
 
 
 def facts_of_segment(plpy: PlPy, GD: GlobalData) -> str:

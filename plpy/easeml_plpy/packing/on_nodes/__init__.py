@@ -1,5 +1,5 @@
-"""Datasets whose rows lie on nodes: packed where they are, or sent to where they will be, and put together exactly.
+"""Packing of datasets whose rows are on nodes: packed in place, or sent to the node that will hold them.
 
-Each step is done on all nodes first (staging, pieces, assembly), and what they found is put together on the control
-server (source_columns, finishing). The coordinator carries it from one to the other. The control server sees no row.
+All nodes do a step first (staging, pieces, assembly); then the control server combines their answers (source_columns,
+finishing). The coordinator carries the messages. The control server sees no row.
 """

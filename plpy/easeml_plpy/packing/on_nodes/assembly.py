@@ -1,10 +1,9 @@
-"""On a node: blocks put together from the pieces that nodes have sent, and what they add to the statistics."""
+"""On a node: assembles blocks from the pieces that nodes have sent, and computes what each adds to the statistics."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,16 +42,17 @@ NEW_PART = Command(
 NEW_FACTS = Command("INSERT INTO pg_temp.easeml_facts VALUES ($1, $2, $3)", ("int4", "int4", "bytea"), is_kept=False)
 
 
-def assemble(session: Session, told: Told) -> dict[str, Any]:
-    """Write the blocks of the own partitions; return their sizes and checksums. Raises InvalidData."""
-    assembly = _Assembly(session, told)
+def assemble(session: Session, message: Told) -> dict[str, Any]:
+    """Write the blocks of this node's partitions; return their sizes and checksums. Raises InvalidData."""
+    assembly = _Assembly(session, message)
     session.execute("CREATE TEMPORARY TABLE easeml_facts (part integer, block integer, facts bytea) ON COMMIT DROP")
-    sent = session.each(PIECES, told["parts"], at_once=4)
-    for block in _blocks(heapq.merge(sent, pieces_for(session, told, is_own=True), key=_place)):
-        assembly.write(block)
+    sent = session.each(PIECES, message["parts"], at_once=4)
+    pieces = heapq.merge(sent, pieces_for(session, message, is_own=True), key=_place)
+    for _, block in itertools.groupby(pieces, key=_place):
+        assembly.write(list(block))
     let_go(session)
-    for part in told["parts"]:
-        session.run(NEW_PART, told["dataset_id"], part)
+    for part in message["parts"]:
+        session.run(NEW_PART, message["dataset_id"], part)
     return {"checksums": assembly.statistics.checksums, "n_bytes": assembly.statistics.n_bytes, "rows": assembly.rows()}
 
 
@@ -60,21 +60,16 @@ def _place(piece: Piece) -> tuple[str, int, int]:
     return piece.split, piece.part, piece.block
 
 
-def _blocks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    for _, group in itertools.groupby(pieces, key=_place):
-        yield list(group)
-
-
 class _Assembly:
     """The blocks of a node, one after another."""
 
-    def __init__(self, session: Session, told: Told) -> None:
-        self._session, self._told = session, told
-        self._inputs: list[Field] = fields_of(told)
-        self._encoder = Encoder(tuple(self._inputs), (), target_of(told))
-        self._block_rows: int = told["rows_of_block"]
-        self._n_before = _rows_before(told)
-        self.statistics = PackingStatistics(self._inputs, self._encoder.target, told["n_train_rows"])
+    def __init__(self, session: Session, message: Told) -> None:
+        self._session, self._message = session, message
+        self._inputs: list[Field] = fields_of(message)
+        self._encoder = Encoder(tuple(self._inputs), (), target_of(message))
+        self._block_rows: int = message["rows_of_block"]
+        self._n_before = _rows_before(message)
+        self.statistics = PackingStatistics(self._inputs, self._encoder.target, message["n_train_rows"])
 
     def rows(self) -> list[list[Any]]:
         """Return the rows of each split in each partition, as [split, partition, rows]."""
@@ -86,12 +81,12 @@ class _Assembly:
         first = number * self._block_rows
         fields, targets = self._joined(pieces, first)
         packed = [fields_to_bytes(fields), targets.tobytes()]
-        self._session.run(NEW_BLOCK, self._told["dataset_id"], split, part, number, len(targets), *packed)
+        self._session.run(NEW_BLOCK, self._message["dataset_id"], split, part, number, len(targets), *packed)
         self.statistics.count(split, part, len(targets), packed)
         if split == "train":
             folds = folds_of(first, len(targets))
-            found = self.statistics.look(fields, targets, folds, self._n_before[part] + first)
-            self._session.run(NEW_FACTS, part, number, facts_to_bytes(found))
+            facts = self.statistics.look(fields, targets, folds, self._n_before[part] + first)
+            self._session.run(NEW_FACTS, part, number, facts_to_bytes(facts))
 
     def _joined(self, pieces: list[Piece], first: int) -> tuple[list[Array], Array]:
         """Return the rows of a block in their order. Raises InvalidData."""
@@ -106,8 +101,8 @@ class _Assembly:
         return [np.concatenate(columns)[order] for columns in zip(*parts, strict=True)], np.concatenate(targets)[order]
 
 
-def _rows_before(told: Told) -> dict[int, int]:
+def _rows_before(message: Told) -> dict[int, int]:
     """Return, by partition, the number of training rows in the partitions before it."""
-    train = sorted((part, n) for split, part, n in told["rows"] if split == "train")
+    train = sorted((part, n) for split, part, n in message["rows"] if split == "train")
     sums = itertools.accumulate((n for _, n in train), initial=0)
     return {part: before for (part, _), before in zip(train, sums, strict=False)}

@@ -28,11 +28,10 @@ def facts_to_bytes(facts: BlockFacts) -> bytes:
 
 def facts_from_bytes(payload: bytes) -> BlockFacts:
     """Undo `facts_to_bytes`."""
-    with np.load(io.BytesIO(payload), allow_pickle=False) as found:
-        facts: BlockFacts = {name: found[name] for name in found.files}
+    with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
+        facts: BlockFacts = {name: archive[name] for name in archive.files}
     for name in [name for name in facts if name.endswith(PLACES)]:
         whole = np.zeros(N_HASHES, np.int64)
-        counts = facts.pop(name.removesuffix(PLACES) + COUNTS)
-        whole[facts.pop(name)] = counts
+        whole[facts.pop(name)] = facts.pop(name.removesuffix(PLACES) + COUNTS)
         facts[name.removesuffix(PLACES)] = whole
     return facts

@@ -19,16 +19,16 @@ FACTS: Statement[bytes] = Statement(
 )
 
 
-def finish(session: Session, told: Told) -> dict[str, Any]:
+def finish(session: Session, message: Told) -> dict[str, Any]:
     """Return the facts to record about the dataset. Raises InvalidData if rows were lost on the way."""
-    dealt = sorted(told["rows"])
-    if dealt != sorted(entry for each in told["found"] for entry in each["rows"]):
+    dealt = sorted(message["rows"])
+    if dealt != sorted(entry for answer in message["found"] for entry in answer["rows"]):
         raise InvalidData("rows were lost between the nodes", hint="Pack the dataset again.")
-    inputs, target = fields_of(told), target_of(told)
-    statistics = PackingStatistics(inputs, target, told["n_train_rows"])
+    inputs, target = fields_of(message), target_of(message)
+    statistics = PackingStatistics(inputs, target, message["n_train_rows"])
     for facts in session.each(FACTS, at_once=8):
         statistics.add(facts_from_bytes(facts))
     fields = statistics.fields(inputs)
     for line in notices(fields, statistics.distinct(fields)):
         session.notice(line)
-    return version_facts(fields, statistics.measured_target(target), facts_of(told))
+    return version_facts(fields, statistics.measured_target(target), facts_of(message))

@@ -1,10 +1,10 @@
 """Labelled images that fit into the memory of the nodes' sessions: each node keeps its own, and the control server
 deals them by numbers alone.
 
-The way of one server (image_rows.py), cut in two. A node reads its rows and tells of each the hash, the key of the
-shuffle and the label. The control server returns of each the place. No row passes through a temporary table but those
-that go to another node. In all other cases (rows of some other kind, more than fit, a class with few rows) the steps
-with tables follow, which also say what is wrong.
+The way of one server (image_rows.py), cut in two. A node reads its rows and sends the hash, the shuffle key and the
+label of each. The control server returns their places. Only rows that go to another node pass through a temporary
+table. In all other cases (rows of some other kind, more than fit, a class with few rows) the steps with tables follow,
+which also say what is wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from easeml_plpy.server.session import Kept, Session
 from easeml_plpy.server.value_types import Array, Told
 
 MOST_ROWS = 2 << 20
-"""On all nodes: they take 54 MB in what is told, 27 bytes each."""
+"""On all nodes together: each row takes 27 bytes of the messages, 54 MB in all."""
 TOLD_ROW = np.dtype([("hash", "<i8"), ("k", "<i8"), ("code", "<i4")])
 IN_ORDER = tuple(sorted(SPLITS))
 
@@ -45,19 +45,19 @@ class Held:
 HELD: Kept[Held] = Kept(Held)
 
 
-def hold(session: Session, told: Told) -> dict[str, Any]:
-    """Read the images of a node into its session; return what they are, and of each row what decides its place. Return
-    nothing if they cannot be held.
+def hold(session: Session, message: Told) -> dict[str, Any]:
+    """Read the images of a node into its session; return facts about them and what decides the place of each row;
+    nothing if they do not fit.
     """
-    opened = open_tables(session, told)
+    opened = open_tables(session, message)
     if len(opened.tables) != 1:
         return {}
-    relation = session.row(TABLE, told["tables"][0]).relation
+    relation = session.row(TABLE, message["tables"][0]).relation
     nameless = replace(opened.wanted, source=opened.tables[0])
     sql = source_rows.rows_sql(session, nameless, opened.columns, opened.inputs)
-    own = replace(nameless, relation=relation)
-    most_rows = MOST_ROWS // len(told["places"])
-    images = read_images(session, own, opened.columns, opened.inputs, sql, most_rows)
+    request = replace(nameless, relation=relation)
+    most_rows = MOST_ROWS // len(message["places"])
+    images = read_images(session, request, opened.columns, opened.inputs, sql, most_rows)
     if images is None:
         return {}
     session.kept(HELD).images = images
@@ -67,26 +67,26 @@ def hold(session: Session, told: Told) -> dict[str, Any]:
     shapes = {
         k: [[[math.prod(field.shape), n]], 0] for k, field in enumerate(images.fields) if isinstance(field, TensorField)
     }
-    found = {"n": n, "n_known": n, "labels": images.labels.names, "shapes": shapes}
-    return found | opened.facts() | {"rows": array_text(rows)}
+    facts = {"n": n, "n_known": n, "labels": images.labels.names, "shapes": shapes}
+    return facts | opened.facts() | {"rows": array_text(rows)}
 
 
-def pieces_for(session: Session, told: Told, *, is_own: bool) -> Iterator[Piece]:
+def pieces_for(session: Session, message: Told, *, is_own: bool) -> Iterator[Piece]:
     """Yield the pieces that a node keeps for its own partitions, or those for others, in the order of blocks."""
     held = session.kept(HELD)
     if held.images is None:
         return
-    if held.places is None or held.rows is None:  # told once
-        places = array_from(told["row_places"], np.dtype("<i8"))
+    if held.places is None or held.rows is None:  # sent once
+        places = array_from(message["row_places"], np.dtype("<i8"))
         held.rows = np.argsort(places)
         held.places = places[held.rows]
-    codes = _codes(held.images.labels, target_of(told))
+    codes = _codes(held.images.labels, target_of(message))
     positions, parts = held.places & 0xFFFFFFFF, held.places >> 32
-    blocks = positions // told["rows_of_block"]
+    blocks = positions // message["rows_of_block"]
     starts = np.flatnonzero(np.append(True, (np.diff(parts) != 0) | (np.diff(blocks) != 0)))
     for start, end in zip(starts, [*starts[1:], len(parts)], strict=True):
         split, part = divmod(int(parts[start]), 1 << 16)
-        if (part in told["parts"]) is is_own:
+        if (part in message["parts"]) is is_own:
             rows = held.rows[start:end]
             fields = [values.take(rows, axis=0) for values in held.images.values]
             packing.check_values(held.images.fields, fields)
@@ -95,11 +95,11 @@ def pieces_for(session: Session, told: Told, *, is_own: bool) -> Iterator[Piece]
             yield Piece(IN_ORDER[split], part, int(blocks[start]), len(rows), at, *packed)
 
 
-def pack_image_pieces(session: Session, told: Told) -> dict[str, Any]:
+def pack_image_pieces(session: Session, message: Told) -> dict[str, Any]:
     """Pack the rows that other nodes get, if there are any here."""
     session.execute(NEW_TABLE)
-    for piece in pieces_for(session, told, is_own=False):
-        session.run(NEW_PIECE, *piece[:3], told["node"], *piece[3:])
+    for piece in pieces_for(session, message, is_own=False):
+        session.run(NEW_PIECE, *piece[:3], message["node"], *piece[3:])
     return {}
 
 
@@ -111,5 +111,5 @@ def let_go(session: Session) -> None:
 
 def _codes(labels: Labels, target: Target) -> Array:
     """Return the codes of rows among the labels of all nodes."""
-    known = {label: code for code, label in enumerate(getattr(target, "labels", ()))}
-    return np.array([known[name] for name in labels.names], "<i4")[labels.codes]
+    codes_by_label = {label: code for code, label in enumerate(getattr(target, "labels", ()))}
+    return np.array([codes_by_label[name] for name in labels.names], "<i4")[labels.codes]

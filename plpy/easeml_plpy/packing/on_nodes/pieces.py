@@ -55,14 +55,14 @@ class _Rows(NamedTuple):
     texts: str | None
 
 
-def pack_pieces(session: Session, told: Told) -> dict[str, Any]:
+def pack_pieces(session: Session, message: Told) -> dict[str, Any]:
     """Pack all rows, if there are any here."""
     session.execute(NEW_TABLE)
-    if told["tables"] is None:
+    if message["tables"] is None:
         return {}
-    sources, target = sources_of(told), target_of(told)
+    sources, target = sources_of(message), target_of(message)
     inputs = [source.field for source in sources]
-    sql, dictionaries = packing.block_sql(sources, target, told["rows_of_block"], POSITIONS, session.schema)
+    sql, dictionaries = packing.block_sql(sources, target, message["rows_of_block"], POSITIONS, session.schema)
     statement = Statement(sql, ("text[]",) * len(dictionaries), _Rows, is_kept=False)
     wire, stored = packing.target_types(target)
     decoder = BlockDecoder(inputs, wire)
@@ -71,7 +71,7 @@ def pack_pieces(session: Session, told: Told) -> dict[str, Any]:
         packing.check_values(inputs, fields)
         packed = [fields_to_bytes(fields), targets.astype(stored).tobytes()]
         positions = _positions(rows.positions, rows.n).astype("<i4").tobytes()
-        session.run(NEW_PIECE, rows.split, rows.part, rows.block, told["node"], rows.n, positions, *packed)
+        session.run(NEW_PIECE, rows.split, rows.part, rows.block, message["node"], rows.n, positions, *packed)
     return {}
 
 

@@ -14,7 +14,7 @@ from easeml_plpy.packing.dealing import SPLITS
 from easeml_plpy.packing.image_rows import Labels, Shuffled, shuffle
 from easeml_plpy.packing.on_nodes.images_in_memory import IN_ORDER, TOLD_ROW
 from easeml_plpy.packing.on_nodes.request import array_from, array_text, pack_request, target_of
-from easeml_plpy.packing.on_nodes.source_columns import columns_told, settled_source, type_sql
+from easeml_plpy.packing.on_nodes.source_columns import columns_in, settled_source, type_sql
 from easeml_plpy.packing.pack_request import PackRequest
 from easeml_plpy.packing.random_places import places_in_split
 from easeml_plpy.server.errors import InvalidData
@@ -24,57 +24,57 @@ from easeml_plpy.server.value_types import Array, Told
 RANKS = "SELECT row_number() OVER (ORDER BY l::{type}) AS rank FROM unnest($1) WITH ORDINALITY u(l, n) ORDER BY n"
 
 
-def settle_images(session: Session, told: Told) -> dict[str, Any]:
-    """Return what `settle_source` returns, and the place of each row; or nothing, and the nodes have to use tables."""
-    found = told["found"]
-    if not all("rows" in each for each in found):
+def settle_images(session: Session, message: Told) -> dict[str, Any]:
+    """Return what `settle_source` returns, and the place of each row; nothing if the nodes have to use tables."""
+    answers = message["found"]
+    if not all("rows" in answer for answer in answers):
         return {}
-    wanted = pack_request(told)
-    column = columns_told(told)[wanted.target]
-    if not _are_labels(wanted, column, found):
+    request = pack_request(message)
+    column = columns_in(message)[request.target]
+    if not _are_labels(request, column, answers):
         return {}
-    settled = settled_source(session, told)
+    settled = settled_source(session, message)
     target = target_of(settled)
     if not isinstance(target, LabelTarget):
         return {}
-    rows = [rows_told(each) for each in found]
-    labels = _labels(session, column, target, found, rows)
+    rows = [rows_told(answer) for answer in answers]
+    labels = _labels(session, column, target, answers, rows)
     everything = np.concatenate(rows)
-    shuffled = shuffle(session, wanted, everything["hash"], everything["k"].copy(), labels, None)
+    shuffled = shuffle(session, request, everything["hash"], everything["k"].copy(), labels, None)
     if shuffled is None:
         return {}
-    counts, places = _places(shuffled, wanted.n_partitions)
-    ends = np.cumsum([len(each) for each in rows])[:-1]
-    of_nodes = {each["segment"]: array_text(own) for each, own in zip(found, np.split(places, ends), strict=True)}
+    counts, places = _places(shuffled, request.n_partitions)
+    split_places = np.split(places, np.cumsum([len(node_rows) for node_rows in rows])[:-1])
+    of_nodes = {answer["segment"]: array_text(part) for answer, part in zip(answers, split_places, strict=True)}
     return settled | {"rows": counts, "row_places": of_nodes}
 
 
-def rows_told(found: Told) -> Array:
-    """Return what a node has told of its rows. Raises InvalidData if it cannot be true."""
-    rows = array_from(found["rows"], TOLD_ROW)
+def rows_told(facts: Told) -> Array:
+    """Return the hashes, shuffle keys and codes that a node sent. Raises InvalidData if its counts contradict them."""
+    rows = array_from(facts["rows"], TOLD_ROW)
     codes = rows["code"]
-    if not 0 < len(rows) == found["n"] or codes.min() < 0 or codes.max() >= len(found["labels"]):
-        raise InvalidData(f"segment {found['segment']} tells of other rows than it has", hint="Pack the dataset again.")
+    if not 0 < len(rows) == facts["n"] or codes.min() < 0 or codes.max() >= len(facts["labels"]):
+        raise InvalidData(f"segment {facts['segment']} tells of other rows than it has", hint="Pack the dataset again.")
     return rows
 
 
-def _are_labels(wanted: PackRequest, column: Column, found: Sequence[Told]) -> bool:
-    names = {name for each in found for name in each["labels"]}
-    n_rows = sum(each["n"] for each in found)
-    is_open = source_rows.is_left_open(wanted, column)
-    return source_rows.task_of(wanted, column) == "classification" and (
+def _are_labels(request: PackRequest, column: Column, answers: Sequence[Told]) -> bool:
+    names = {name for answer in answers for name in answer["labels"]}
+    n_rows = sum(answer["n"] for answer in answers)
+    is_open = source_rows.is_left_open(request, column)
+    return source_rows.task_of(request, column) == "classification" and (
         not is_open or source_rows.are_few(n_rows, len(names))
     )
 
 
 def _labels(
-    session: Session, column: Column, target: LabelTarget, found: Sequence[Told], rows: Sequence[Array]
+    session: Session, column: Column, target: LabelTarget, answers: Sequence[Told], rows: Sequence[Array]
 ) -> Labels:
     """Return the labels of all rows by their codes, and by their ranks in the order of this server."""
-    known: Mapping[str, int] = {label: code for code, label in enumerate(target.labels)}
+    codes_by_label: Mapping[str, int] = {label: code for code, label in enumerate(target.labels)}
     codes = [
-        np.array([known[name] for name in each["labels"]], np.int32)[own["code"]]
-        for each, own in zip(found, rows, strict=True)
+        np.array([codes_by_label[name] for name in answer["labels"]], np.int32)[node_rows["code"]]
+        for answer, node_rows in zip(answers, rows, strict=True)
     ]
     whole = np.concatenate(codes)
     if "." in column.type:  # an enum, whose labels are in its own order
@@ -90,6 +90,6 @@ def _places(shuffled: Shuffled, n_partitions: int) -> tuple[list[list[Any]], Arr
     ordinals = np.array([IN_ORDER.index(split) for split in SPLITS])[shuffled.splits]
     place = places_in_split(shuffled.splits, shuffled.k)
     numbers = (ordinals.astype(np.int64) << 48) + (place % n_partitions << 32) + place // n_partitions
-    found, counts = np.unique(numbers >> 32, return_counts=True)
-    parts = zip(found.tolist(), counts.tolist(), strict=True)
+    distinct, counts = np.unique(numbers >> 32, return_counts=True)
+    parts = zip(distinct.tolist(), counts.tolist(), strict=True)
     return [[IN_ORDER[number >> 16], number & 0xFFFF, n] for number, n in parts], numbers

@@ -1,4 +1,4 @@
-"""What the steps of packing tell one another: a JSON object that grows from step to step."""
+"""The message that the steps of packing pass on: a JSON object that grows from step to step."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ ARGUMENTS = (
 )  # fmt: skip
 
 
-def pack_request(told: Told) -> PackRequest:
+def pack_request(message: Told) -> PackRequest:
     """Return the arguments of easeml.create_dataset. Rows on nodes are not named, and folds are for small tables."""
-    arguments: dict[str, Any] = {name: told.get(name) for name in ARGUMENTS}
+    arguments: dict[str, Any] = {name: message.get(name) for name in ARGUMENTS}
     return request_of(**arguments, relation=0, key_columns=(), n_folds=None)
 
 
-def fields_of(told: Told) -> list[Field]:
+def fields_of(message: Told) -> list[Field]:
     """Return the inputs as far as they are known."""
-    return [field_from_json(entry) for entry in told["fields"]]
+    return [field_from_json(entry) for entry in message["fields"]]
 
 
-def target_of(told: Told) -> Target:
+def target_of(message: Told) -> Target:
     """Return the target."""
-    return target_from_json(told["target_json"])
+    return target_from_json(message["target_json"])
 
 
-def sources_of(told: Told) -> list[Source]:
+def sources_of(message: Told) -> list[Source]:
     """Return the inputs, with SQL of their values in a row r of easeml_rows."""
-    places = {name: k for k, name in enumerate(told["inputs"])}
-    return [Source(field, _value(field, places)) for field in fields_of(told)]
+    places = {name: k for k, name in enumerate(message["inputs"])}
+    return [Source(field, _value(field, places)) for field in fields_of(message)]
 
 
 def _value(field: Field, places: Mapping[str, int]) -> str:
     within = getattr(field, "within", "")
-    own = f"r.i{places[within or field.column]}"
-    return member_sql(field, own) if within else read_sql(field, own)
+    value = f"r.i{places[within or field.column]}"
+    return member_sql(field, value) if within else read_sql(field, value)
 
 
-def needed_columns(wanted: PackRequest) -> list[str]:
+def needed_columns(request: PackRequest) -> list[str]:
     """Return the columns of the source that are read."""
-    by = [] if wanted.split_by is None else [wanted.split_by.column]
-    return list(dict.fromkeys([*wanted.inputs, wanted.target, *by]))
+    by = [] if request.split_by is None else [request.split_by.column]
+    return list(dict.fromkeys([*request.inputs, request.target, *by]))
 
 
 def fields_json(fields: Sequence[Field]) -> list[Any]:
-    """Return inputs as they are told."""
+    """Return inputs as a message holds them."""
     return [field.to_json() for field in fields]
 
 
 def array_text(numbers: Array) -> str:
-    """Return an array as it is told."""
+    """Return an array as a message holds it."""
     return base64.b64encode(numbers.tobytes()).decode("ascii")
 
 

@@ -1,4 +1,4 @@
-"""On a node: its rows in a temporary table, and what they are; then their places, or the ones it finds for itself."""
+"""On a node: copies its rows to a temporary table, reads facts about them, and places the rows that stay."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from easeml_plpy.server.session import Session
 from easeml_plpy.server.value_types import Told
 
 
-def stage(session: Session, told: Told) -> dict[str, Any]:
-    """Copy the rows; return what they are: how many, the types of the columns, labels, shapes."""
+def stage(session: Session, message: Told) -> dict[str, Any]:
+    """Copy the rows; return their number, the types of the columns, labels and shapes."""
     let_go(session)
-    opened = open_tables(session, told)
-    wanted, columns, inputs = opened.wanted, opened.columns, opened.inputs
+    opened = open_tables(session, message)
+    request, columns, inputs = opened.wanted, opened.columns, opened.inputs
     names = ", ".join(column.quoted for column in columns.values())
     source = " UNION ALL ".join(f"SELECT {names} FROM ONLY {name}" for name in opened.tables)
-    own = replace(wanted, source=f"({source}) AS own")
-    source_rows.copy_rows(session, own, columns, source_rows.rows_sql(session, own, columns, inputs))
+    local = replace(request, source=f"({source}) AS own")
+    source_rows.copy_rows(session, local, columns, source_rows.rows_sql(session, local, columns, inputs))
     counts = session.execute("SELECT count(*) AS n, count(y) AS n_known FROM pg_temp.easeml_rows")[0]
     session.execute("DELETE FROM pg_temp.easeml_rows WHERE y IS NULL")
     shapes = source_shapes.read_shapes(session, inputs)
-    found = {"n": int(counts["n"]), "n_known": int(counts["n_known"]), **opened.facts()}
-    return found | _target_facts(session, wanted, columns[wanted.target]) | {"shapes": shapes}
+    facts = {"n": int(counts["n"]), "n_known": int(counts["n_known"]), **opened.facts()}
+    return facts | _target_facts(session, request, columns[request.target]) | {"shapes": shapes}
 
 
-def _target_facts(session: Session, wanted: PackRequest, column: Column) -> dict[str, Any]:
-    task = source_rows.task_of(wanted, column)
+def _target_facts(session: Session, request: PackRequest, column: Column) -> dict[str, Any]:
+    task = source_rows.task_of(request, column)
     labels = source_rows.labels_in(session, column) if task == "classification" else None
     if column.type not in columns_of.NUMBERS:
         return {"labels": labels}
@@ -46,17 +46,17 @@ def _target_facts(session: Session, wanted: PackRequest, column: Column) -> dict
     return {"labels": labels, "n_bad": n_bad, "low": ends[0]["low"], "high": ends[0]["high"]}
 
 
-def prepare(session: Session, told: Told) -> dict[str, Any]:
+def prepare(session: Session, message: Told) -> dict[str, Any]:
     """Fill in what is NULL in vectors. Rows that stay here are dealt here; all others get their places next."""
-    facts = {int(k): ShapeFacts(*entry) for k, entry in told["shapes"].items()}
-    source_shapes.fill_nulls(session, fields_of(told), facts)
-    if told["shuffle"] == "across":
+    facts = {int(k): ShapeFacts(*entry) for k, entry in message["shapes"].items()}
+    source_shapes.fill_nulls(session, fields_of(message), facts)
+    if message["shuffle"] == "across":
         session.execute(NEW_ORDER)
         return {}
-    wanted = replace(pack_request(told), n_partitions=len(told["parts"]))
-    splitting.order_rows(session, wanted, target_of(told))
-    splitting.check_splits(session, wanted)
-    session.execute(f"UPDATE pg_temp.easeml_order SET part = part + {int(told['parts'][0])}")
+    request = replace(pack_request(message), n_partitions=len(message["parts"]))
+    splitting.order_rows(session, request, target_of(message))
+    splitting.check_splits(session, request)
+    session.execute(f"UPDATE pg_temp.easeml_order SET part = part + {int(message['parts'][0])}")
     return {"rows": counted(session)}
 
 
@@ -66,15 +66,15 @@ def counted(session: Session) -> list[list[Any]]:
     return [[row["split"], int(row["part"]), int(row["n"])] for row in rows]
 
 
-def read_keys(session: Session, told: Told) -> dict[str, Any]:
+def read_keys(session: Session, message: Told) -> dict[str, Any]:
     """Return the keys of columns of JSON."""
-    return {"keys": source_documents.read_keys(session, sources_of(told))}
+    return {"keys": source_documents.read_keys(session, sources_of(message))}
 
 
-def read_texts(session: Session, told: Told) -> dict[str, Any]:
+def read_texts(session: Session, message: Told) -> dict[str, Any]:
     """Return sums over the texts of each column; their hashes, each once, go into a temporary table."""
     session.execute("CREATE TEMPORARY TABLE easeml_hashes (k integer, h bigint) ON COMMIT DROP")
-    values = source_texts.text_values(sources_of(told))
+    values = source_texts.text_values(sources_of(message))
     for k, value in enumerate(values.values()):
         session.execute(
             f"INSERT INTO pg_temp.easeml_hashes SELECT DISTINCT {k}, hashtextextended({value}, 0) FROM {TRAINING_ROWS}"
@@ -83,13 +83,13 @@ def read_texts(session: Session, told: Told) -> dict[str, Any]:
     return {"sums": {column: source_texts.text_sums(session, value) for column, value in values.items()}}
 
 
-def read_dictionaries(session: Session, told: Told) -> dict[str, Any]:
+def read_dictionaries(session: Session, message: Told) -> dict[str, Any]:
     """Return how many tokens sampled texts have; categories with their counts go into a temporary table."""
     session.execute("CREATE TEMPORARY TABLE easeml_values (k integer, value text, n bigint) ON COMMIT DROP")
     counts = {}
-    for k, (field, value) in enumerate(sources_of(told)):
+    for k, (field, value) in enumerate(sources_of(message)):
         if isinstance(field, TextField):
-            texts = source_texts.sampled_texts(session, value, told["n_partitions"])
+            texts = source_texts.sampled_texts(session, value, message["n_partitions"])
             counts[str(k)] = token_counts(field.analyzer, texts)
         elif isinstance(field, CategoricalField):
             session.execute(

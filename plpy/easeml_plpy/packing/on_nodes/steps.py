@@ -45,11 +45,11 @@ CONTROL_STEPS: Mapping[str, Step] = {
 
 @entry_point(of=NodeSession)
 def pack_on_node(session: Session, step: str, told: str) -> str:
-    """Do a step on a node; return what it found."""
+    """Do a step on a node; return its answer."""
     return json.dumps(NODE_STEPS[step](session, json.loads(told)))
 
 
 @entry_point()
 def settle_packing(session: Session, step: str, told: str) -> str:
-    """Put together what all nodes found in a step; return what follows."""
+    """Combine the answers of all nodes to a step; return what the next step needs."""
     return json.dumps(CONTROL_STEPS[step](session, json.loads(told)))

@@ -74,20 +74,20 @@ class Opened(NamedTuple):
         return {"columns": types, "kinds": {name: column.kind for name, column in self.columns.items()}}
 
 
-def open_tables(session: Session, told: Told) -> Opened:
+def open_tables(session: Session, message: Told) -> Opened:
     """Check what the request names here. Raises NotFound, NotAllowed, InvalidArgument, VersionMismatch."""
-    wanted = pack_request(told)
+    request = pack_request(message)
     check_server(session)
-    needed = needed_columns(wanted)
-    tables = [open_table(session, name, told["role"], needed) for name in told["tables"]]
+    needed = needed_columns(request)
+    tables = [open_table(session, name, message["role"], needed) for name in message["tables"]]
     columns = tables[0][1]
     types = {name: column.type for name, column in columns.items()}
-    others = [(name, {key: column.type for key, column in each.items()}) for name, each in tables[1:]]
+    others = [(name, {key: column.type for key, column in other.items()}) for name, other in tables[1:]]
     check_same(types, others, tables[0][0])
-    packing.check_columns(wanted, columns)
+    packing.check_columns(request, columns)
     session.execute(packing.SETTINGS)
-    inputs = [columns_of.input_field(columns[name]) for name in wanted.inputs]
-    return Opened(wanted, [name for name, _ in tables], columns, inputs)
+    inputs = [columns_of.input_field(columns[name]) for name in request.inputs]
+    return Opened(request, [name for name, _ in tables], columns, inputs)
 
 
 def check_server(session: Session) -> None:
@@ -98,10 +98,10 @@ def check_server(session: Session) -> None:
 
 def open_table(session: Session, name: str, role: str, needed: Sequence[str]) -> tuple[str, dict[str, Column]]:
     """Lock a table against changes; return its name as SQL writes it, and the columns that are needed."""
-    found = session.rows(TABLE, name)
-    if not found:
+    tables = session.rows(TABLE, name)
+    if not tables:
         raise NotFound(f"there is no table {name}", hint="Give schema and name as they are on that server.")
-    session.execute(f"LOCK TABLE {found[0].name} IN ACCESS SHARE MODE")
+    session.execute(f"LOCK TABLE {tables[0].name} IN ACCESS SHARE MODE")
     (table,) = session.rows(TABLE, name)
     if not table.is_plain:
         raise InvalidArgument(f"{name} is no plain table", hint="Name the table that holds the rows, not a view of it.")
