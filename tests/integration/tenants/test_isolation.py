@@ -49,7 +49,7 @@ ABOUT_NO_ROWS = {
     "template_architectures", "output_type", "is_tree",
     "members_text", "metric_text",
     "near_names", "numbers_of", "plan_goal", "plan_search_on", "preview_search", "qualified_name",
-    "quality", "raise_failure", "retention_rules", "row_numbers", "version",
+    "quality", "raise_failure", "rank_key", "rank_value", "retention_rules", "row_numbers", "version",
 }  # fmt: skip
 # These return an error of their own instead of raising it.
 RAISED = "SELECT easeml.raise_failure(failure) FROM"
