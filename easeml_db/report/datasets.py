@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from easeml_db.report.evaluation import held_out_columns
 from easeml_db.report.figures import KINDS, Figures, busy_over_time, figures
 from easeml_db.report.forecasts import forecast_columns
-from easeml_db.report.held_out import held_out_columns
 from easeml_db.report.rows import Columns, Row, RunRows, finite
 from easeml_db.report.timeline import Timeline, timeline
 from easeml_db.report.wording import duration_text, metric_text, percent_text

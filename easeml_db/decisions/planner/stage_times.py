@@ -60,7 +60,7 @@ class StageTimes:
         self._trials = [self._trials_of(number) for number in range(len(job.stages))]
         self._found: dict[tuple[int, str, float, int], StageTime] = {}
         self._by_width: dict[tuple[int, str, float, int], _TrialTimes] = {}
-        self._lucks: dict[tuple[int, str], Vector] = {}
+        self._factors: dict[tuple[int, str], Vector] = {}
         self._kinds = [[int(kind) for kind in np.unique(trials.kinds) if kind >= 0] for trials in self._trials]
 
     def of(self, stage: int, instance: InstanceType, n_slots: int) -> StageTime:
@@ -141,26 +141,26 @@ class StageTimes:
             n_units[mine] = profile.units_per_epoch * (epochs[mine] + profile.test_epochs * tests[mine])
             restore[mine] = profile.restore_seconds if self._job.stages[stage].is_continued else 0.0
             waits[mine] = profile.waits(n_slots) * (2 * epochs[mine] + tests[mine])  # an epoch trains and validates
-        seconds = means * self._luck(stage, instance.device_kind)
+        seconds = means * self._speed_factors(stage, instance.device_kind)
         unit = (seconds + waits).sum(axis=1) / np.maximum(n_units.sum(axis=1), 1e-12)
         working = seconds + restore
         seconds = working + waits
         busy, taken = (working * widths).sum(axis=1), (seconds * widths).sum(axis=1)
         return _TrialTimes(seconds, seconds.max(axis=1), busy, taken, unit)
 
-    def _luck(self, stage: int, device_kind: str) -> Vector:
+    def _speed_factors(self, stage: int, device_kind: str) -> Vector:
         """Return by which factor each trial's epochs differ from their mean, shape (samples, trials)."""
         key = stage, device_kind
-        if key not in self._lucks:
+        if key not in self._factors:
             kinds, epochs = self._trials[stage][:2]
             one, all_, common = np.zeros(epochs.shape), np.zeros(epochs.shape), np.zeros(epochs.shape)
             for kind, profile in self._profiles(stage, device_kind):
                 mine = kinds == kind
                 one[mine], all_[mine], common[mine] = profile.spread, profile.trial_spread, profile.uncertainty
             spread = np.sqrt(one**2 / np.maximum(epochs, 1.0) + all_**2)
-            own = noise(spread, self._draws.trials(stage))
-            self._lucks[key] = own * noise(common, self._draws.common[:, None])
-        return self._lucks[key]
+            factors = noise(spread, self._draws.trials(stage))
+            self._factors[key] = factors * noise(common, self._draws.common[:, None])
+        return self._factors[key]
 
     def _profiles(self, stage: int, device_kind: str) -> list[tuple[int, TrialProfile]]:
         return [(kind, self._job.profile(self._architectures[kind], device_kind)) for kind in self._kinds[stage]]

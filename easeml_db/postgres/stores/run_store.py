@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Sequence
 
 from easeml_db.errors import EasemlError
-from easeml_db.postgres.stores.off_thread import made_of
+from easeml_db.postgres.stores.off_thread import convert
 from easeml_db.postgres.stores.run_rows import ArchitectureFacts, RunRows, read_runs, run_of
 from easeml_db.postgres.stores.store_session import StoreSession
 from easeml_db.words.run import Run
@@ -59,7 +59,7 @@ class PostgresRuns:
         if rows.run is None:
             return None
         facts = await self._read_facts()
-        return await made_of(len(rows.trials), lambda: run_of(rows, facts))
+        return await convert(len(rows.trials), lambda: run_of(rows, facts))
 
     async def _read_facts(self) -> ArchitectureFacts:
         """Return what trainers say of architectures; asked once, in a session of its own: its process loads the package

@@ -13,7 +13,7 @@ from typing import Any
 from easeml_db.coordinator.ports.searches import Answered
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.errors import EasemlError, NotFound
-from easeml_db.postgres.stores.off_thread import made_of
+from easeml_db.postgres.stores.off_thread import convert
 from easeml_db.postgres.stores.store_session import StoreSession
 from easeml_db.words.run import Run
 
@@ -40,7 +40,7 @@ class PostgresSearches:
         rows = await self._session.rows("read_history", trial_ids=ids, **known)
         if not rows:
             raise NotFound(f"run {run.run_id} is over, or was resumed meanwhile")
-        return await made_of(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])
+        return await convert(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])
 
     def ask(self, question: Callable[[], Answered]) -> Future[Answered]:
         """Have a question answered in a thread; return once it is, or after 2 ms."""

@@ -9,7 +9,7 @@ import altair as alt
 
 from easeml_db.report.charts import KIND_BLUES, MUTED, TEXT, Frame
 from easeml_db.report.datasets import HUES, ChartData
-from easeml_db.report.held_out import CHART_ORDER, SQUARES
+from easeml_db.report.evaluation import CHART_ORDER, SQUARES
 
 SQUARE_HEIGHT, BAR_STEP = 300, 22
 MOST_CLASSES_WITH_NUMBERS = 12
