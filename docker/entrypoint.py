@@ -88,13 +88,13 @@ def settings_of(environment: Mapping[str, str]) -> Settings:
 
 def segments_of(text: str) -> dict[str, int]:
     """Return the slots of each segment that is another server: 'east:2 west:1'. Raises InvalidArgument."""
-    found: dict[str, int] = {}
+    n_slots: dict[str, int] = {}
     for word in text.split():
         name, _, count = word.partition(":")
-        if not name or name in found:
+        if not name or name in n_slots:
             raise InvalidArgument(f"EASEML_SEGMENTS: expected each segment once as NAME:SLOTS, got {word!r}")
-        found[name] = _number("EASEML_SEGMENTS", count, 1, 1000)
-    return found
+        n_slots[name] = _number("EASEML_SEGMENTS", count, 1, 1000)
+    return n_slots
 
 
 def _engine(text: str) -> str:
@@ -186,9 +186,9 @@ def make_cluster(server: Embedded, settings: Settings) -> None:
         (server.folder / "password").unlink(missing_ok=True)  # that of initdb: the secret takes its place
         remember(server.folder, access="scram")
     made = (server.cluster / "PG_VERSION").read_text(encoding="ascii").strip()
-    if made != (own := str(program_version(binaries / "postgres"))):
+    if made != (available := str(program_version(binaries / "postgres"))):
         raise VersionMismatch(
-            f"the volume was made by PostgreSQL {made}, this image has {own}",
+            f"the volume was made by PostgreSQL {made}, this image has {available}",
             hint="Write a backup with the former image (easeml backup) and restore it into a new volume.",
         )
 
@@ -235,9 +235,9 @@ def add_segments(connection: psycopg.Connection[Any], settings: Settings) -> Non
 def add_workers(connection: psycopg.Connection[Any], hosts: Sequence[str], port: int) -> None:
     """Make a Citus cluster of this server and of workers that run, where they are missing in it."""
     there = {row["nodename"] for row in connection.execute("SELECT nodename FROM pg_dist_node")}
-    own, *workers = hosts
-    if own not in there:
-        connection.execute("SELECT citus_set_coordinator_host(%s, %s)", [own, port])
+    coordinator, *workers = hosts
+    if coordinator not in there:
+        connection.execute("SELECT citus_set_coordinator_host(%s, %s)", [coordinator, port])
     for worker in workers:
         if worker not in there:
             connection.execute("SELECT citus_add_node(%s, %s)", [worker, port])
@@ -355,8 +355,8 @@ def main(arguments: list[str]) -> int:
     except (EasemlError, psycopg.Error, OSError) as error:
         print(f"easeml: {error}", file=sys.stderr)
         for name in ("detail", "hint"):
-            if told := getattr(error, name, None):
-                print(f"easeml: {told}", file=sys.stderr)
+            if remark := getattr(error, name, None):
+                print(f"easeml: {remark}", file=sys.stderr)
         return 1
     return 0
 

@@ -54,8 +54,8 @@ def dsn_of_role(dsn: str, role: str, password: str) -> str:
         raise InvalidArgument("expected the name of a role, and no NUL in it or in the password")
     given = {name: value for name, value in conninfo_to_dict(dsn).items() if name not in OF_OTHERS}
     tickets = {} if "PGREQUIREAUTH" in os.environ else NO_TICKETS  # an owner who demands something may demand more
-    own = {"user": role, **OWN_NOTHING, **({"password": password} if password else {})}
-    return make_conninfo(**{**tickets, **given, **own})  # type: ignore[arg-type]
+    login = {"user": role, **OWN_NOTHING, **({"password": password} if password else {})}
+    return make_conninfo(**{**tickets, **given, **login})  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -71,16 +71,16 @@ def connected(dsn: str) -> Iterator[Connection]:
 
 def rows(connection: Connection, name: str, **values: object) -> list[Row]:
     """Return all rows of a query in queries/console.sql; numbers that are none come out as None."""
-    found = connection.execute(queries("console")[name].encode(), values).fetchall()
-    return [{key: _finite(value) for key, value in row.items()} for row in found]
+    records = connection.execute(queries("console")[name].encode(), values).fetchall()
+    return [{key: _finite(value) for key, value in row.items()} for row in records]
 
 
 def one(connection: Connection, name: str, what: str, **values: object) -> Row:
     """Return the only row of a query. Raises NotFound, which names what does not exist for this role."""
-    found = rows(connection, name, **values)
-    if not found:
+    records = rows(connection, name, **values)
+    if not records:
         raise NotFound(f"there is no {what} that you can see")
-    return found[0]
+    return records[0]
 
 
 def examples(connection: Connection, task: Row, before: int | None, n_rows: int) -> list[Row]:
@@ -100,10 +100,10 @@ def example_bytes(connection: Connection, task: Row, example_id: int, column: st
     statement = sql.SQL("SELECT {} AS pixels FROM {} WHERE example_id = %s").format(
         sql.Identifier(column), _table(task)
     )
-    found = connection.execute(statement, [example_id]).fetchone()
-    if found is None or found["pixels"] is None:
+    row = connection.execute(statement, [example_id]).fetchone()
+    if row is None or row["pixels"] is None:
         raise NotFound(f"there is no example {example_id} that you can see")
-    return bytes(found["pixels"])
+    return bytes(row["pixels"])
 
 
 def switch(connection: Connection, task: Row, example_id: int, *, is_on: bool) -> None:

@@ -26,13 +26,13 @@ CHECK_SECONDS = 10.0
 
 def last_lines(log: Path, n_lines: int = 5) -> str:
     """Return the end of a log, with that of the files before it if it is short; empty if there is none."""
-    found: list[str] = []
+    lines: list[str] = []
     for path in _newest_first(log):
-        if len(found) >= n_lines:
+        if len(lines) >= n_lines:
             break
         if path.exists():
-            found = path.read_text(encoding="utf-8", errors="replace").splitlines()[-n_lines:] + found
-    return "\n".join(found[max(0, len(found) - n_lines) :])
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-n_lines:] + lines
+    return "\n".join(lines[max(0, len(lines) - n_lines) :])
 
 
 class Tail:
@@ -50,9 +50,9 @@ class Tail:
             return []
         with file:
             fcntl.flock(file, fcntl.LOCK_SH)  # it is not being shortened
-            if (found := _identity(_numbered(self._log, 1))) != self._shortened:
+            if (identity := _identity(_numbered(self._log, 1))) != self._shortened:
                 self._begun += _read_from(_numbered(self._log, 1), self._position)
-                self._position, self._shortened = 0, found
+                self._position, self._shortened = 0, identity
             file.seek(self._position)
             read = file.read()
         self._position += len(read)
@@ -100,8 +100,8 @@ def _opened(path: Path, flags: int) -> FileIO:
 
 
 def _logs_of(folder: Path) -> Iterator[Path]:
-    for each in (folder, *(folder / "nodes").glob("*")):
-        yield from (each / name for name in LOGS)
+    for place in (folder, *(folder / "nodes").glob("*")):
+        yield from (place / name for name in LOGS)
 
 
 def _newest_first(log: Path) -> list[Path]:

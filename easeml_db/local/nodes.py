@@ -38,10 +38,10 @@ def start_nodes(server: Embedded, names: Sequence[str]) -> None:
 
 def _other_services(path: Path, names: Sequence[str]) -> list[str]:
     """Return the lines about services that somebody has added to those of the nodes."""
-    own, kept, is_kept = {f"[pg_{name}]" for name in names}, [], True
+    headings, kept, is_kept = {f"[pg_{name}]" for name in names}, [], True
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         if line.lstrip().startswith("["):
-            is_kept = line.strip() not in own
+            is_kept = line.strip() not in headings
         kept += [line] if is_kept else []
     return kept
 

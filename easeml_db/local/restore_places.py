@@ -69,14 +69,14 @@ def options_of(connection: Connection, name: str) -> str | None:
     """
     if len(name.encode()) > MAX_NAME_BYTES:
         raise InvalidArgument(f"expected a database name of at most {MAX_NAME_BYTES} bytes, got {name!r}")
-    found = connection.execute(LIKE, [name]).fetchone()
-    if found is not None and found["own"]:
+    row = connection.execute(LIKE, [name]).fetchone()
+    if row is not None and row["own"]:
         raise NotAllowed(
-            f"database {name!r} has {', '.join(found['own'])} of its own, and a restore would make it anew without",
+            f"database {name!r} has {', '.join(row['own'])} of its own, and a restore would make it anew without",
             hint="Restore into a name that is free: dbname=NEW. Then set them there, and rename it."
             " Or drop this database first, and set them again afterwards.",
         )
-    return str(found["options"]) if found is not None else None
+    return str(row["options"]) if row is not None else None
 
 
 def is_half_dropped(connection: Connection, name: str) -> bool:
@@ -97,8 +97,8 @@ def make_beside(connection: Connection, name: str, options: str | None) -> str:
     Raises NotAllowed if a database of that name was not made by such a restore, or if one is still at work in it.
     """
     beside, mark = place_beside(name), _mark(name)
-    found = connection.execute(REMARK, [beside]).fetchone()
-    if found is not None and found["remark"] != mark:
+    row = connection.execute(REMARK, [beside]).fetchone()
+    if row is not None and row["remark"] != mark:
         raise NotAllowed(
             f"there is a database {beside!r}, which no restore into {name!r} made",
             hint="Rename it, or drop it if it is of no use; a restore works in a database of that name.",
@@ -121,8 +121,8 @@ def make_beside(connection: Connection, name: str, options: str | None) -> str:
 
 def remark_of(connection: Connection, name: str) -> str | None:
     """Return the comment on a database."""
-    found = connection.execute(REMARK, [name]).fetchone()
-    return found["remark"] if found is not None else None
+    row = connection.execute(REMARK, [name]).fetchone()
+    return row["remark"] if row is not None else None
 
 
 def put_in_place(connection: Connection, beside: str, name: str, remark: str | None) -> None:

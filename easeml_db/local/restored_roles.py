@@ -27,13 +27,13 @@ def make_roles(connection: Connection, roles: Mapping[str, DumpedRole]) -> tuple
     """Create the missing roles, without passwords and without a superuser's rights; return their names, and the roles
     that a killed restore made.
     """
-    known = _known(connection)
+    present = _known(connection)
     with connection.transaction():
-        for name in sorted(set(roles) - set(known)):
+        for name in sorted(set(roles) - set(present)):
             login = sql.SQL("LOGIN" if roles[name].can_log_in else "NOLOGIN")
             connection.execute(sql.SQL("CREATE ROLE {} {}").format(sql.Identifier(name), login))
             connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(sql.Identifier(name), MARK))
-    return tuple(name for name in sorted(roles) if known.get(name, True))
+    return tuple(name for name in sorted(roles) if present.get(name, True))
 
 
 def complete_roles(

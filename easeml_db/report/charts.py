@@ -117,11 +117,11 @@ def _time_axis(data: ChartData) -> alt.Axis:
 
 
 def _named_units() -> Any:
-    found = alt.Chart(alt.NamedData("units"))
+    chart = alt.Chart(alt.NamedData("units"))
     for key in ("slot", "trial"):
         source = alt.LookupData(data=alt.NamedData(f"{key}s"), key=key, fields=[f"{key}_name"])
-        found = found.transform_lookup(lookup=key, from_=source)
-    return found
+        chart = chart.transform_lookup(lookup=key, from_=source)
+    return chart
 
 
 def _bars(kind: int, lane: alt.Y, data: ChartData, frame: Frame) -> Any:

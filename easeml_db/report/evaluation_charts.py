@@ -78,7 +78,7 @@ def _curves(name: str, x_field: tuple[str, str], y_field: tuple[str, str]) -> Dr
         base = alt.Chart(alt.NamedData(name)).encode(x=x, y=y, color=hue)
         layers = [diagonal, base.mark_line(strokeWidth=2).encode(order="place:Q")]
         if name == "calibration":
-            tooltip = [alt.Tooltip(f"{each}:{'N' if each == 'name' else 'Q'}") for each in columns if each != "place"]
+            tooltip = [alt.Tooltip(f"{c}:{'N' if c == 'name' else 'Q'}") for c in columns if c != "place"]
             layers.append(base.mark_point(filled=True, size=40).encode(tooltip=tooltip))
         return _finished(alt.layer(*layers), name, SQUARE_HEIGHT, frame)
 

@@ -63,7 +63,7 @@ def _template() -> Template:
 
 def _policy(scripts: Sequence[str]) -> str:
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     # Vega compiles its expressions, and puts a style of its own into the page.
     rules = f"default-src 'none'; script-src {allowed} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
     return f"{rules}; base-uri 'none'; form-action 'none'"

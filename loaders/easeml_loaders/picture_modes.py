@@ -46,10 +46,10 @@ def orientation(picture: Image.Image) -> int:
     if "exif" not in picture.info or picture.format == "TIFF":  # Pillow turns those itself, and swaps their size
         return 1
     try:
-        found = picture.getexif().get(ORIENTATION)
+        tag = picture.getexif().get(ORIENTATION)
     except Exception:  # noqa: BLE001  what is wrong with notes beside the pixels is no fault of the pixels
         return 1
-    return found if isinstance(found, int) and 1 <= found <= 8 else 1
+    return tag if isinstance(tag, int) and 1 <= tag <= 8 else 1
 
 
 def upright(picture: Image.Image, turned: int) -> Image.Image:

@@ -51,12 +51,12 @@ def unpacked(files: Sequence[bytes], shape: tuple[int, int, int]) -> tuple[Bytes
     header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, COLOUR_OF[channels], 0, 0, 0)
     begin = SIGNATURE + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
     lines = [_lines(file, begin, height * n_line) for file in files]
-    places = [place for place, each in enumerate(lines) if each is not None]
-    found = np.frombuffer(b"".join(filter(None, lines)), np.uint8).reshape(len(places), height, n_line)
+    places = [place for place, line in enumerate(lines) if line is not None]
+    filtered = np.frombuffer(b"".join(filter(None, lines)), np.uint8).reshape(len(places), height, n_line)
     pixels, is_known = np.zeros((len(files), height * width * channels), np.uint8), np.zeros(len(files), np.bool_)
-    is_known[places] = (found[:, :, 0] <= LAST_FILTER).all(1)
+    is_known[places] = (filtered[:, :, 0] <= LAST_FILTER).all(1)
     if is_known.any():
-        pixels[is_known] = _unfiltered(found[is_known[places]], shape)
+        pixels[is_known] = _unfiltered(filtered[is_known[places]], shape)
     return pixels, is_known
 
 

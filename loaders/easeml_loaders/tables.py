@@ -122,19 +122,19 @@ def find_target(connection: Connection, table: str) -> Target:
     connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
     own_schema = connection.execute(OWN_SCHEMA, path).fetchone()
     schema, name = _parsed_name(connection, table)
-    known = connection.execute(
+    row = connection.execute(
         "SELECT n.nspname, format('%%I.%%I', n.nspname, %s::text), c.oid, c.relkind::text"
         " FROM pg_catalog.pg_namespace n"
         " LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = %s"
         " WHERE n.nspname = coalesce(%s::text, %s::text)",
         (name, name, schema, own_schema[0] if own_schema else None),
     ).fetchone()
-    if known is None:
+    if row is None:
         raise NotFound(
             "no schema of the search_path exists" if schema is None else f"schema {schema!r} does not exist",
             hint="CREATE SCHEMA first, or name another one.",
         )
-    found_schema, quoted, oid, kind = known
+    found_schema, quoted, oid, kind = row
     if oid is not None and kind not in ("r", "p"):
         raise NotAllowed(f"{quoted} exists and is no table", hint="Choose another name.")
     return Target(found_schema, name, quoted, oid)

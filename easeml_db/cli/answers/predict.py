@@ -122,11 +122,11 @@ def _predict_row(dataset: str, row: Any, trial_id: int | None, dsn: str | None, 
 def _predict_probabilities(dataset: str, row: Any, trial_id: int | None, dsn: str | None, as_json: bool) -> None:
     inputs = _inputs(row)
     with database(dsn) as connection:
-        found = call(connection, "predict_probabilities", dataset, inputs, trial_id=trial_id)
+        probabilities = call(connection, "predict_probabilities", dataset, inputs, trial_id=trial_id)
     if as_json:
-        print_json(found)
+        print_json(probabilities)
     else:
-        for label, probability in sorted(found.items(), key=lambda each: -each[1]):
+        for label, probability in sorted(probabilities.items(), key=lambda pair: -pair[1]):
             say(f"{label}  {text_of(probability)}")
 
 

@@ -60,13 +60,13 @@ def _provide_tenants(connection: Connection, console: DemoConsole) -> None:
         _provide_tenant(connection, tenant, there.get(tenant.role), console)
 
 
-def _provide_tenant(connection: Connection, tenant: DemoTenant, found: Row | None, console: DemoConsole) -> None:
+def _provide_tenant(connection: Connection, tenant: DemoTenant, existing: Row | None, console: DemoConsole) -> None:
     """Make a role a tenant; one of an earlier demonstration begins afresh, without open runs."""
-    if found is None:
+    if existing is None:
         console.execute(connection, tenant.statement("create_role"))
-    for run_id in found["open_runs"] if found else ():
+    for run_id in existing["open_runs"] if existing else ():
         console.execute(connection, tenant.statement("cancel", run_id=run_id))
-    if found and found["is_tenant"]:
+    if existing and existing["is_tenant"]:
         console.execute(connection, tenant.statement("drop_tenant"))
     for name in ("create_tenant", "grant"):
         console.execute(connection, tenant.statement(name))

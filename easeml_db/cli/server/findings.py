@@ -92,22 +92,22 @@ def python_finding(facts: Row, here: Environment) -> Finding:
 def module_findings(facts: Row, here: Environment, server: Row, *, is_private: bool) -> Iterator[Finding]:
     """Check each package that the server needs: found, in the right version, from the right place."""
     how = how_to_find_packages(here, server, is_private=is_private)
-    own = facts["modules"].get("easeml_plpy")
+    package = facts["modules"].get("easeml_plpy")
     for name in (*REQUIRED, "sklearn"):
         if name in facts["faults"]:
             status: Literal["warn", "fault"] = "fault" if name in REQUIRED else "warn"
             yield Finding(name, status, facts["faults"][name], how)
         elif name in facts["modules"]:
-            yield _module_finding(name, facts["modules"][name], own, how)
+            yield _module_finding(name, facts["modules"][name], package, how)
 
 
-def _module_finding(name: str, module: Row, own: Row | None, how: str) -> Finding:
+def _module_finding(name: str, module: Row, package: Row | None, how: str) -> Finding:
     message = f"{module['version']} in {_folder(module)}"
     if name in OWN and module["version"] != __version__:
         message = f"the server has {message}, this package is {__version__}"
         return Finding(name, "fault", message, f"{how}\nThen restart coordinators and reconnect open sessions.")
-    if name == "numpy" and own and _folder(module) != _folder(own):
-        message += f", not beside easeml_plpy in {_folder(own)}"
+    if name == "numpy" and package and _folder(module) != _folder(package):
+        message += f", not beside easeml_plpy in {_folder(package)}"
         return Finding(
             name, "warn", message, f"Packages of two places break each other: name the environment first.\n{how}"
         )
@@ -120,8 +120,8 @@ def how_to_find_packages(here: Environment, server: Row, *, is_private: bool) ->
     prefix = closed if here.closed_folder else ""
     if is_private:
         return f"{prefix}Start the private server from this environment: easeml down; easeml up"
-    own = {"PYTHONPATH": here.libraries, **WAITING_THREADS}
-    lines = "\n".join(f"{name} = '{value}'" for name, value in own.items())
+    settings = {"PYTHONPATH": here.libraries, **WAITING_THREADS}
+    lines = "\n".join(f"{name} = '{value}'" for name, value in settings.items())
     return f"{prefix}{_where_to_set(server)}\n{lines}"
 
 

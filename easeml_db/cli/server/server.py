@@ -119,8 +119,8 @@ def logs(folder: Path | None, n_lines: int, follow: bool) -> None:
     tails = {path: Tail(path) for path in paths}
     for path in paths:
         say(f"==> {path}")
-        if told := last_lines(path, n_lines):
-            say(told)
+        if lines := last_lines(path, n_lines):
+            say(lines)
     if follow:
         _follow(tails, paths[-1])
 
@@ -150,8 +150,8 @@ COMMANDS = (up, down, destroy, status, psql, logs)
 
 def alone_with(server: Embedded, check: Callable[[], object]) -> AbstractContextManager[None]:
     """Keep other commands that start, stop or remove a private server waiting during a block. check: as in `alone`."""
-    told = f"another command works on {server.folder}; this one waits for it"
-    return alone(server.folder, check, lambda: say(told, err=True))
+    notice = f"another command works on {server.folder}; this one waits for it"
+    return alone(server.folder, check, lambda: say(notice, err=True))
 
 
 def _print_status(server: Embedded, as_json: bool) -> None:

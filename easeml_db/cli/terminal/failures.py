@@ -22,8 +22,8 @@ def told_in_a_line(error: Exception) -> EasemlError | None:
         return None
     from easeml_db.postgres.connection import server_error
 
-    told = server_error(error)
-    return type(told)(told.message or type(error).__name__, detail=told.detail, hint=told.hint or HINT)
+    problem = server_error(error)
+    return type(problem)(problem.message or type(error).__name__, detail=problem.detail, hint=problem.hint or HINT)
 
 
 def _of_the_machine(error: OSError) -> EasemlError:
