@@ -64,10 +64,10 @@ class Forecasts(OwnTurns):
 
     async def _due(self, session: StoreSession, now: float) -> int | None:
         self._resting = {run_id: until for run_id, until in self._resting.items() if until > now}
-        found = await session.row(
+        row = await session.row(
             "due_forecast", resting=list(self._resting), last_tenant=self._last_tenant,
             first_seconds=self._cadence.first_seconds, least_seconds=self._cadence.least_seconds,
             most_seconds=self._cadence.most_seconds,
         )  # fmt: skip
-        self._last_tenant = found.get("tenant", "")
-        return found.get("run_id")
+        self._last_tenant = row.get("tenant", "")
+        return row.get("run_id")

@@ -119,8 +119,8 @@ class Refreshes(OwnTurns):
     async def _note(self, row: dict[str, Any], problem: str, *, rest_seconds: float) -> bool:
         """Write down why a step was not taken, and when it is tried again; say whether the row could be written."""
         with contextlib.suppress(EasemlError):
-            told = {"problem": problem, "rest_seconds": rest_seconds, **row}
-            return bool(await (await self._session()).write("refresh_problem", **told))
+            values = {"problem": problem, "rest_seconds": rest_seconds, **row}
+            return bool(await (await self._session()).write("refresh_problem", **values))
         return False
 
 

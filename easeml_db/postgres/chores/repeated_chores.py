@@ -42,9 +42,9 @@ class OwnTurns(ABC):
 
     async def _session(self) -> StoreSession:
         if self._own is None:
-            own = StoreSession(self._leading.dsn, f"easeml coordinator ({self._name})", **self._settings)
-            await own.open()
-            self._own = own
+            session = StoreSession(self._leading.dsn, f"easeml coordinator ({self._name})", **self._settings)
+            await session.open()
+            self._own = session
         self._own.lease_number = self._leading.lease_number
         return self._own
 

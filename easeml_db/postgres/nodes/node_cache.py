@@ -74,8 +74,8 @@ class NodeCache:
         task = self._arriving.get(checkpoint_id)
         if task is not None:
             await asyncio.wait([task])
-        found = self._landed.pop(checkpoint_id, None)
-        return replace(found, is_ahead=task is None) if found else None
+        arrival = self._landed.pop(checkpoint_id, None)
+        return replace(arrival, is_ahead=task is None) if arrival else None
 
     async def send(self, target: NodeStore, state: KnownState, lease_number: int) -> int:
         """Copy a state from here to another node; return the number of bytes. Raises NotFound if it is not here."""
@@ -143,8 +143,8 @@ class NodeCache:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for each in (self._sending, self._receiving, self.rows):
-            await each.close()
+        for queue in (self._sending, self._receiving, self.rows):
+            await queue.close()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = background.begin(work)
@@ -168,8 +168,8 @@ class NodeCache:
         async with self._receiving.taken() as node, await connect(self._dsn, "easeml garbage") as control:
             listed = await node.states(lease_number)
             in_use = self.in_use.numbers()
-            known = await _numbers(control, POINTED, list(listed))
-            garbage = list(listed - known - in_use)
+            pointed = await _numbers(control, POINTED, list(listed))
+            garbage = list(listed - pointed - in_use)
             if garbage or is_full:
                 await node.collect(garbage, lease_number)
             datasets = await node.datasets()

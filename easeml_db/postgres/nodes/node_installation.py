@@ -20,10 +20,10 @@ def check_installer(service: str, connection: Connection, grant: str | None) -> 
 
     Raises NotAllowed, NotFound.
     """
-    (own,) = connection.execute(ROLE, [connection.info.user]).fetchall()
-    if not own["is_superuser"]:
+    (role,) = connection.execute(ROLE, [connection.info.user]).fetchall()
+    if not role["is_superuser"]:
         raise NotAllowed(
-            f"service {service}: its role {own['name']} is no superuser there",
+            f"service {service}: its role {role['name']} is no superuser there",
             hint="Install through another service, whose role is one; --grant names the role of this one.",
         )
     if grant is not None and not connection.execute(ROLE, [grant]).fetchall():

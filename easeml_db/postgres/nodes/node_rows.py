@@ -36,8 +36,8 @@ class RowCopy:
 
 async def note_copy(control: Connection, unit: str, copy: RowCopy) -> None:
     """Record rows that went to a node because a unit needed them; of the unit its trial is read."""
-    told = asdict(copy)
-    await control.execute(NOTE, [unit, json.dumps({**told.pop("part"), **told})])
+    record = asdict(copy)
+    await control.execute(NOTE, [unit, json.dumps({**record.pop("part"), **record})])
 
 
 class NodeRows:

@@ -31,7 +31,7 @@ from easeml_db.postgres.nodes.node_store import NodeStore
 from easeml_db.postgres.nodes.nodes import Node, connect_to, node_error, unreachable
 
 T = TypeVar("T")
-Told = dict[str, Any]
+Fields = dict[str, Any]
 Columns = Mapping[str, str]
 """Names of columns and their types, as SQL writes both."""
 SETTINGS = {
@@ -53,29 +53,29 @@ class NodeWork:
         self.node, self.store, self.connection = node, store, store.connection
         self.lock = asyncio.Lock()
 
-    async def step(self, name: str, told: Told) -> Told:
+    async def step(self, name: str, request: Fields) -> Fields:
         """Do a step of packing there; return what it found."""
-        (row,) = await self.execute(STEP, name, json.dumps(told))
+        (row,) = await self.execute(STEP, name, json.dumps(request))
         return {**row["found"], "segment": self.node.segment_name}
 
     async def execute(self, statement: str, *values: object) -> list[dict[str, Any]]:
         """Execute a statement there; return its rows. Raises ServerUnavailable where the node answers nobody."""
-        async with told_by(self.node):
+        async with segment_errors(self.node):
             return await self._watched(asyncio.ensure_future(self._rows(statement, values)))
 
-    async def asked(self, statement: str, *values: object) -> Told:
+    async def asked(self, statement: str, *values: object) -> Fields:
         """Return the one value of a statement, `found`. An error that comes as a value is raised."""
         (row,) = await self.execute(statement, *values)
-        found: Told = row["found"]
-        if "failure" in found:
-            raise named(self.node, _told_error(found["failure"]))
-        return found
+        answer: Fields = row["found"]
+        if "failure" in answer:
+            raise named(self.node, _reported_error(answer["failure"]))
+        return answer
 
-    async def unit(self, work: str, order: str, context: str) -> Told:
+    async def unit(self, work: str, order: str, context: str) -> Fields:
         """Do a unit there, which commits; return what it told."""
         (row,) = await self.execute(f"CALL easeml_segment.{work}(%s::jsonb, %s::jsonb, NULL)", order, context)
-        told: Told = row["result"]
-        return told
+        result: Fields = row["result"]
+        return result
 
     def read(self, query: sql.Composable, columns: Columns) -> sql.Composable:
         """Return what a COPY asks for what a query returns there. `columns`: their names and types."""
@@ -113,21 +113,21 @@ class NodeWork:
 
 
 @asynccontextmanager
-async def told_by(node: Node) -> AsyncIterator[None]:
+async def segment_errors(node: Node) -> AsyncIterator[None]:
     """Turn what a node says into an error of the project's that names its segment."""
     try:
         yield
     except psycopg.Error as error:
-        raise named(node, _found(node, error)) from error
+        raise named(node, _error_of(node, error)) from error
 
 
-def named(node: Node, found: EasemlError) -> EasemlError:
+def named(node: Node, error: EasemlError) -> EasemlError:
     """Return an error whose message says which segment it is of."""
-    message = f"segment {node.segment_name}: {found.message}"
-    return type(found)(message, detail=found.detail, hint=found.hint)
+    message = f"segment {node.segment_name}: {error.message}"
+    return type(error)(message, detail=error.detail, hint=error.hint)
 
 
-def _told_error(failure: Told) -> EasemlError:
+def _reported_error(failure: Fields) -> EasemlError:
     """Return an error that a node has told of as a value."""
     error = from_sqlstate(*(failure[name] for name in ("sqlstate", "message", "detail", "hint")))
     return (
@@ -137,29 +137,31 @@ def _told_error(failure: Told) -> EasemlError:
     )
 
 
-def _found(node: Node, error: psycopg.Error) -> EasemlError:
+def _error_of(node: Node, error: psycopg.Error) -> EasemlError:
     if error.sqlstate == "42501" and "easeml_segment" not in str(error):
         return NotAllowed(f"the service may not read there ({server_error(error).message})", hint=READING)
     if error.sqlstate is not None and error.sqlstate.startswith("ML"):
         return server_error(error)
-    found = unit_error(error)
-    if isinstance(found, PASSING):
-        return found
-    return node_error(node.service, error) if error.sqlstate == "42501" else InvalidData(found.message)
+    problem = unit_error(error)
+    if isinstance(problem, PASSING):
+        return problem
+    return node_error(node.service, error) if error.sqlstate == "42501" else InvalidData(problem.message)
 
 
 async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Wait for all, then raise the first error of them: nothing goes on behind the back of whoever closes."""
     done = await asyncio.gather(*work, return_exceptions=True)
-    for each in done:
-        if isinstance(each, BaseException):
-            raise each
-    return [each for each in done if not isinstance(each, BaseException)]
+    for result in done:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in done if not isinstance(result, BaseException)]
 
 
-async def on_all(works: Mapping[str, NodeWork], name: str, told: Told, own: Callable[[str], Told]) -> list[Told]:
+async def on_all(
+    works: Mapping[str, NodeWork], name: str, request: Fields, extra: Callable[[str], Fields]
+) -> list[Fields]:
     """Do a step on all nodes side by side; `own` adds what only one of them is told."""
-    return await all_of(work.step(name, {**told, **own(segment)}) for segment, work in works.items())
+    return await all_of(work.step(name, {**request, **extra(segment)}) for segment, work in works.items())
 
 
 async def open_work(node: Node, what: str = "packing") -> NodeWork:
@@ -181,12 +183,12 @@ async def check_fit(work: NodeWork) -> None:
     """Refuse a node with another version of the extension, or one that serves another segment. Raises VersionMismatch,
     InvalidData.
     """
-    (found,) = await work.execute(VERSION)
-    if found["version"] != __version__:
+    (extension,) = await work.execute(VERSION)
+    if extension["version"] != __version__:
         raise VersionMismatch(
-            f"segment {work.node.segment_name}: its extension is {found['version']}, this package is {__version__}"
+            f"segment {work.node.segment_name}: its extension is {extension['version']}, this package is {__version__}"
         )
-    async with told_by(work.node):
+    async with segment_errors(work.node):
         await work.store.hold(work.node.token)
 
 

@@ -63,8 +63,8 @@ def check_facts(service: str, facts: Mapping[str, Any], engine: Engine) -> None:
     """Refuse a node of another version, one whose Python lacks packages that units need, and one that is not of its
     engine. Raises VersionMismatch, NotReady.
     """
-    found = {"extension easeml_segment": facts["extension"], "package easeml_plpy": facts["package"]}
-    for name, version in found.items():
+    versions = {"extension easeml_segment": facts["extension"], "package easeml_plpy": facts["package"]}
+    for name, version in versions.items():
         if version != __version__:
             raise VersionMismatch(
                 f"service {service}: its {name} is {version}, this package is {__version__}",

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from easeml_db.postgres.nodes.node_store import Connection
-from easeml_db.postgres.nodes.node_works import NodeWork, Told, all_of
+from easeml_db.postgres.nodes.node_works import Fields, NodeWork, all_of
 
 STEP = "SELECT easeml_segment.drift_on_node(%s, %s::jsonb) AS found"
 SETTLE = "SELECT easeml.settle_drift(%s, %s::jsonb) AS settled"
@@ -21,11 +21,11 @@ OF_NODES = ("dataset_id", "role", "options", "has_target", "bins", "widths", "st
 class _Comparison:
     """The nodes that have training rows, those that have rows of the source, and what is known so far."""
 
-    def __init__(self, control: Connection, told: Told, works: Mapping[str, NodeWork]) -> None:
+    def __init__(self, control: Connection, told: Fields, works: Mapping[str, NodeWork]) -> None:
         self._control, self._told, self._works = control, dict(told), works
         self._homes, self._sources = list(told["homes"]), list(told["places"])
 
-    async def measure(self) -> Told:
+    async def measure(self) -> Fields:
         """Return {"rows"}: what easeml.drift returns."""
         async with AsyncExitStack() as reading:  # which keeps temporary tables
             for name in self._sources:
@@ -42,7 +42,7 @@ class _Comparison:
             await self._step("new", self._sources)
         return {"rows": self._told["rows"]}
 
-    async def _step(self, step: str, names: list[str], own: Mapping[str, Told] | None = None) -> None:
+    async def _step(self, step: str, names: list[str], own: Mapping[str, Fields] | None = None) -> None:
         """Have nodes do a step side by side, and settle what follows."""
         sent = {name: self._told[name] for name in OF_NODES if name in self._told}
         found = await all_of(self._found(step, name, {**sent, **(own or {}).get(name, {})}) for name in names)
@@ -50,13 +50,13 @@ class _Comparison:
         row: Any = await (await self._control.execute(SETTLE, [step, told])).fetchone()
         self._told |= row["settled"]
 
-    async def _found(self, step: str, name: str, told: Told) -> Told:
+    async def _found(self, step: str, name: str, told: Fields) -> Fields:
         limit = self._told["limits"][name]
         (row,) = await self._works[name].execute(STEP, step, json.dumps({**told, "limit": limit}))
-        found: Told = row["found"]
+        found: Fields = row["found"]
         return found
 
 
-async def measured(control: Connection, told: Told, works: Mapping[str, NodeWork]) -> Told:
+async def measured(control: Connection, told: Fields, works: Mapping[str, NodeWork]) -> Fields:
     """Compare rows of a source on nodes with training rows on nodes. Raises EasemlError."""
     return await _Comparison(control, told, works).measure()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from easeml_db.errors import InvalidArgument, NotReady
 from easeml_db.postgres.nodes.node_store import Connection
-from easeml_db.postgres.nodes.node_works import NodeWork, Told, all_of
+from easeml_db.postgres.nodes.node_works import Fields, NodeWork, all_of
 from easeml_db.postgres.on_nodes.gathering import gather, homes_of
 
 EXPLAIN = "SELECT easeml_segment.explain_on_node(%s::jsonb) AS found"
@@ -45,7 +45,7 @@ VALIDATION = "validation"  # the rows that a row is mixed with
 LEAST_DRAWN = 2
 
 
-async def explained(control: Connection, told: Told, sent: Told, works: Mapping[str, NodeWork]) -> Told:
+async def explained(control: Connection, told: Fields, sent: Fields, works: Mapping[str, NodeWork]) -> Fields:
     """Return {"rows", "checkpoint_id"}: what easeml.explain or easeml.explain_row returns, and for which state.
 
     `sent` goes to the nodes.
@@ -59,11 +59,11 @@ async def explained(control: Connection, told: Told, sent: Told, works: Mapping[
     return {"rows": rows, "checkpoint_id": told["checkpoint_id"]}
 
 
-def _split(told: Told) -> str:
+def _split(told: Fields) -> str:
     return str(told["options"].get("split", VALIDATION))
 
 
-async def _by_node(told: Told, sent: Told, works: Mapping[str, NodeWork]) -> Rows:
+async def _by_node(told: Fields, sent: Fields, works: Mapping[str, NodeWork]) -> Rows:
     n_rows = {name: int(told["n_held_out"][name]) for name in works}
     least = SUBJECTS[told["subject"]].least_rows
     asked = [name for name in works if n_rows[name] >= least]
@@ -76,7 +76,7 @@ async def _by_node(told: Told, sent: Told, works: Mapping[str, NodeWork]) -> Row
     return mean_rows(told["subject"], found, shares)
 
 
-def part_of(sent: Told, share: float, place: int) -> Told:
+def part_of(sent: Fields, share: float, place: int) -> Fields:
     """Return what one of several nodes is told: to draw by itself, as much of what was asked for as it has of all."""
     options = dict(sent["options"])
     drawn = SUBJECTS[sent["subject"]].drawn
@@ -87,7 +87,7 @@ def part_of(sent: Told, share: float, place: int) -> Told:
     return {**sent, "options": options}
 
 
-async def _rows(work: NodeWork, told: Told, sent: Told) -> Rows:
+async def _rows(work: NodeWork, told: Fields, sent: Fields) -> Rows:
     limit = told["limits"][work.node.segment_name]
     (found,) = await work.execute(EXPLAIN, json.dumps({**sent, "limit": limit}))
     rows: Rows = found["found"]["rows"]

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from easeml_db.errors import NotReady
 from easeml_db.postgres.nodes.node_rows import RowCopy, note_copy
 from easeml_db.postgres.nodes.node_store import Connection, Part
-from easeml_db.postgres.nodes.node_works import NodeWork, Told, told_by
+from easeml_db.postgres.nodes.node_works import Fields, NodeWork, segment_errors
 from easeml_db.postgres.nodes.packed_parts import bring_part
 
 
-def homes_of(told: Told, works: Mapping[str, NodeWork]) -> dict[int, NodeWork]:
+def homes_of(told: Fields, works: Mapping[str, NodeWork]) -> dict[int, NodeWork]:
     """Return the node of each partition. Raises NotReady where one has none."""
     homes = {part: works[name] for name, parts in told["homes"].items() for part in parts}
     lacking = set(range(told["n_partitions"])) - set(homes)
@@ -22,12 +22,12 @@ def homes_of(told: Told, works: Mapping[str, NodeWork]) -> dict[int, NodeWork]:
     return homes
 
 
-async def gather(control: Connection, told: Told, homes: Mapping[int, NodeWork], *splits: str) -> NodeWork:
+async def gather(control: Connection, told: Fields, homes: Mapping[int, NodeWork], *splits: str) -> NodeWork:
     """Have the rows of all partitions on the node that lacks least of them; return it."""
     parts = [Part(told["dataset_id"], split, number) for split in splits for number in sorted(homes)]
     lacking = {}
     for work in {work.node.segment_id: work for work in homes.values()}.values():
-        async with told_by(work.node):
+        async with segment_errors(work.node):
             lacking[work] = [part for part in parts if not await work.store.has_part(part)]
     chosen = min(lacking, key=lambda work: (len(lacking[work]), work.node.segment_id))
     for part in lacking[chosen]:
@@ -35,13 +35,13 @@ async def gather(control: Connection, told: Told, homes: Mapping[int, NodeWork],
     return chosen
 
 
-async def _copy(control: Connection, told: Told, part: Part, way: tuple[NodeWork, NodeWork]) -> None:
+async def _copy(control: Connection, told: Fields, part: Part, way: tuple[NodeWork, NodeWork]) -> None:
     source, target = way
     began = time.monotonic()
-    async with told_by(source.node):
+    async with segment_errors(source.node):
         if not await source.store.has_part(part):
             raise NotReady(f"segment {source.node.segment_name} has lost the rows of partition {part.partition_number}")
-    async with told_by(target.node):
+    async with segment_errors(target.node):
         encoder = json.dumps(told["encoder"])
         n_bytes = await bring_part(source.store, target.store, part, encoder)
     places = source.node.segment_id, target.node.segment_id

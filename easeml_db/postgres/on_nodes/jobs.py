@@ -17,7 +17,7 @@ from easeml_db.errors import NotFound, SlotLost
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.nodes.engine import Reading
 from easeml_db.postgres.nodes.node_store import Connection, KnownState
-from easeml_db.postgres.nodes.node_works import SETTINGS, NodeWork, Told, all_of, node_work, told_by
+from easeml_db.postgres.nodes.node_works import SETTINGS, Fields, NodeWork, all_of, node_work, segment_errors
 from easeml_db.postgres.nodes.nodes import Node
 from easeml_db.postgres.nodes.segment_store import ControlSource
 from easeml_db.postgres.nodes.states_in_use import StatesInUse
@@ -45,7 +45,7 @@ STATELESS = ("replay", "drift")
 FINISH = "SELECT easeml.finish_node_job(%s, %s::jsonb, %s)"
 
 
-async def do_job(dsn: str, told: Told, lease_number: int, in_use: StatesInUse) -> None:
+async def do_job(dsn: str, told: Fields, lease_number: int, in_use: StatesInUse) -> None:
     """Do a job, and record what came of it. Raises EasemlError."""
     async with AsyncExitStack() as stack:
         if told["kind"] not in STATELESS:
@@ -79,38 +79,38 @@ async def do_job(dsn: str, told: Told, lease_number: int, in_use: StatesInUse) -
             await _finish(control, told, await replay(control, told, works, lease_number, in_use), lease_number)
 
 
-async def _finish(control: Connection, told: Told, result: Told, lease_number: int) -> None:
+async def _finish(control: Connection, told: Fields, result: Fields, lease_number: int) -> None:
     await control.execute(FINISH, [told["job_id"], json.dumps(result), lease_number])
 
 
-async def _prepare(control: Connection, work: NodeWork, told: Told, lease_number: int) -> None:
+async def _prepare(control: Connection, work: NodeWork, told: Fields, lease_number: int) -> None:
     """Have on a node what the job needs besides rows: the encoder, the architecture, the state."""
-    async with told_by(work.node):
+    async with segment_errors(work.node):
         await work.store.begin_dataset(told["dataset_id"], json.dumps(told["encoder"]))
         await work.store.register(told["registered"])
     if told["kind"] in STATELESS:
         return
     state = KnownState(told["checkpoint_id"], told["trial_id"], **told["state"])
     try:
-        async with told_by(work.node):
+        async with segment_errors(work.node):
             await bring_state(ControlSource(control), work.store, state, lease_number)
     except NotFound as error:
         raise SlotLost(f"the best state of trial {told['trial_id']} has been replaced: it begins anew") from error
 
 
-async def _on_all(works: Works, statement: str, told: Told, own: Callable[[str], Told]) -> int:
+async def _on_all(works: Works, statement: str, told: Fields, own: Callable[[str], Fields]) -> int:
     """Have all nodes do their parts side by side; return the number of rows."""
     sent = {name: {**_told_to_nodes(told), **own(name), "limit": told["limits"][name]} for name in works}
     found = await all_of(work.asked(statement, json.dumps(sent[name])) for name, work in works.items())
     return sum(int(each["n_rows"]) for each in found)
 
 
-def _told_to_nodes(told: Told) -> Told:
+def _told_to_nodes(told: Fields) -> Fields:
     """Return what every node is told: nothing of other nodes, and no encoder, which it has."""
     return {key: value for key, value in told.items() if key not in NOT_TOLD}
 
 
-async def _answers(control: Connection, told: Told, works: Works, lease_number: int) -> None:
+async def _answers(control: Connection, told: Fields, works: Works, lease_number: int) -> None:
     """Have held-out rows answered, and bring and record the answers."""
     async with AsyncExitStack() as stack:
         for work in works.values():
@@ -126,7 +126,7 @@ async def _answers(control: Connection, told: Told, works: Works, lease_number: 
         await _finish(control, told, {"n_rows": n_rows}, lease_number)
 
 
-async def _predictions(told: Told, works: Works, readings: Sequence[Reading]) -> Told:
+async def _predictions(told: Fields, works: Works, readings: Sequence[Reading]) -> Fields:
     """Have tables predicted; return how many rows there are.
 
     Nodes commit one after the other. If one goes away in that very moment, the job is done again, and finds what the
@@ -140,6 +140,6 @@ async def _predictions(told: Told, works: Works, readings: Sequence[Reading]) ->
     return {"n_rows": n_rows}
 
 
-def _own(told: Told, work: NodeWork) -> Told:
+def _own(told: Fields, work: NodeWork) -> Fields:
     """Return what one node is told of a prediction: its tables, and for a cluster where the state is that was sent."""
     return {"tables": told["places"][work.node.segment_name], "content": work.node.content, "state": told["state"]}

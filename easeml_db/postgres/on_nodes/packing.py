@@ -23,7 +23,7 @@ from psycopg import sql
 from easeml_db.errors import EasemlError, NotAllowed, RowsHeld
 from easeml_db.postgres.nodes.engine import Reading
 from easeml_db.postgres.nodes.node_store import Arrival, Connection
-from easeml_db.postgres.nodes.node_works import NodeWork, Told, all_of, on_all, told_by
+from easeml_db.postgres.nodes.node_works import Fields, NodeWork, all_of, on_all, segment_errors
 from easeml_db.postgres.nodes.nodes import Node
 from easeml_db.postgres.on_nodes.kept_sessions import KeptSessions
 from easeml_db.postgres.on_nodes.named_tables import reading, resolve
@@ -55,7 +55,7 @@ ORDER_TYPES = ("tid", "text", "int4", "int4")
 class PackingOnNodes:
     """The sessions of one packing, and what is known of the dataset so far. `told` grows from step to step."""
 
-    def __init__(self, control: Connection, told: Told, readings: Sequence[Reading]) -> None:
+    def __init__(self, control: Connection, told: Fields, readings: Sequence[Reading]) -> None:
         self._control, self._told, self._readings = control, told, readings
         self._works: dict[str, NodeWork] = {}
         self._row_places: Mapping[str, str] = {}  # of images that the sessions of the nodes hold
@@ -122,7 +122,7 @@ class PackingOnNodes:
 
         That is of the server to which it is connected: a coordinator of Citus, too, ends what its sessions have begun.
         """
-        async with told_by(work.node):
+        async with segment_errors(work.node):
             await work.connection.execute(NAME, [name])
             row = await (await work.connection.execute(OTHERS, [name])).fetchone()
         return row is None or row["n"] > 0
@@ -187,12 +187,12 @@ class PackingOnNodes:
             self._told[name] = {part: value for each in found for part, value in each[name].items()}
         await self._settle("blocks", found)
 
-    async def _settle(self, name: str, found: list[Told]) -> None:
+    async def _settle(self, name: str, found: list[Fields]) -> None:
         cursor = await self._control.execute(SETTLE, [name, json.dumps({**self._told, "found": found})])
         row = await cursor.fetchone()
         self._told |= {} if row is None else row["settled"]
 
-    def _own(self, segment: str) -> Told:
+    def _own(self, segment: str) -> Fields:
         """Return what only one node is told: its tables, its number among those with rows, its partitions."""
         numbers: Mapping[str, int] = {name: number for number, name in enumerate(self._sources)}
         parts = self._told.get("parts_by_segment", {}).get(segment, [])
@@ -200,7 +200,7 @@ class PackingOnNodes:
 
     async def _places(self, number: int, work: NodeWork) -> None:
         query, into = sql.SQL(PLACES_OUT).format(node=number), sql.SQL("pg_temp.easeml_order")
-        async with told_by(work.node):
+        async with segment_errors(work.node):
             await work.store.receive(self._control, Arrival(query, into, ORDER_TYPES))
 
     async def _bring_places(self, number: int, work: NodeWork) -> None:
@@ -219,11 +219,11 @@ class PackingOnNodes:
         if name not in self._told["places"] or not parts:
             return 0
         first, second = sorted((name, other))  # all take the locks in one order, so none waits for ever
-        async with self._works[first].lock, self._works[second].lock, told_by(self._works[other].node):
+        async with self._works[first].lock, self._works[second].lock, segment_errors(self._works[other].node):
             return await send_pieces(self._works[name], self._works[other].store, parts)
 
 
-def check_holders(told: Told) -> None:
+def check_holders(told: Fields) -> None:
     """Refuse rows that are to stay where nothing trains. Raises NotAllowed."""
     lacking = [name for name in told["places"] if name not in told["holders"]]
     if told["shuffle"] == "within" and lacking:
@@ -233,7 +233,7 @@ def check_holders(told: Told) -> None:
         )
 
 
-async def pack_dataset(dsn: str, told: Told, lease_number: int, sessions: KeptSessions) -> None:
+async def pack_dataset(dsn: str, told: Fields, lease_number: int, sessions: KeptSessions) -> None:
     """Pack a dataset of rows on nodes, and record it. Raises EasemlError."""
     async with AsyncExitStack() as stack:
         control = (await stack.enter_async_context(sessions.control(dsn))).connection

@@ -13,7 +13,7 @@ from itertools import groupby
 from easeml_db.errors import EasemlError
 from easeml_db.postgres.nodes.node_orders import mates_of, splits_of
 from easeml_db.postgres.nodes.node_store import Connection, KnownState
-from easeml_db.postgres.nodes.node_works import NodeWork, Told, told_by
+from easeml_db.postgres.nodes.node_works import Fields, NodeWork, segment_errors
 from easeml_db.postgres.nodes.states_in_use import StatesInUse
 from easeml_db.postgres.nodes.transfers import bring_known, bring_state
 from easeml_db.postgres.on_nodes.gathering import gather, homes_of
@@ -29,14 +29,14 @@ class _Replay:
     """A trial that is trained again, and what the comparison has found so far."""
 
     def __init__(
-        self, control: Connection, told: Told, works: Mapping[str, NodeWork], lease_number: int, in_use: StatesInUse
+        self, control: Connection, told: Fields, works: Mapping[str, NodeWork], lease_number: int, in_use: StatesInUse
     ) -> None:
         self._control, self._told, self._lease_number, self._in_use = control, told, lease_number, in_use
         self._homes = homes_of(told, works)
         self._at: tuple[NodeWork, KnownState] | None = None  # where the newest state is, and which
         self._kept = ExitStack()  # it is no garbage
         self.n_matching = 0
-        self.first_difference: Told | None = None
+        self.first_difference: Fields | None = None
         self.final_sha256 = ""
 
     async def gather(self) -> None:
@@ -49,7 +49,7 @@ class _Replay:
         for part, work in self._homes.items():
             await work.execute(CHECK, self._told["dataset_id"], part, self._told["checksums"][part])
 
-    async def repeat(self, units: Sequence[Told]) -> None:
+    async def repeat(self, units: Sequence[Fields]) -> None:
         """Train a unit of the log, or all units of a whole round, and compare the state with the recorded one."""
         first, members = units[0], [{name: unit[name] for name in OF_UNIT} for unit in units]
         work = self._homes[first["partition_number"]]
@@ -72,7 +72,7 @@ class _Replay:
             state = KnownState(number, self._told["trial_id"], told["n_bytes"], told["sha256"])
             self._at, self._kept = (work, state), using.pop_all()
 
-    def _opened(self, work: NodeWork, before: int | None, number: int) -> Told:
+    def _opened(self, work: NodeWork, before: int | None, number: int) -> Fields:
         """Return what a node is told of a unit beside its order."""
         unknown = ("best_checkpoint_id", "best_epoch", "best_metric_value", "best_loss", "started_at")
         return {
@@ -85,20 +85,20 @@ class _Replay:
     async def _bring(self, work: NodeWork) -> int | None:
         """Have the newest state on a node; return its number, None before the first unit, which may need others."""
         if self._at is None:
-            async with told_by(work.node):
+            async with segment_errors(work.node):
                 for mate in mates_of(self._told):
                     await bring_known(self._control, work.store, mate, self._lease_number)
             return None
         source, state = self._at
         if source is not work:
-            async with told_by(work.node):
+            async with segment_errors(work.node):
                 await bring_state(source.store, work.store, state, self._lease_number)
-            async with told_by(source.node):
+            async with segment_errors(source.node):
                 await source.store.drop_state(state.checkpoint_id)
             self._at = work, state
         return state.checkpoint_id
 
-    def _compare(self, unit: Told, sha256: str) -> None:
+    def _compare(self, unit: Fields, sha256: str) -> None:
         self.final_sha256 = sha256
         if sha256 == unit["sha256"]:
             self.n_matching += 1
@@ -115,14 +115,14 @@ class _Replay:
         """Remove the last state; one that cannot be removed is garbage."""
         with self._kept:
             if self._at is not None:
-                async with told_by(self._at[0].node):
+                async with segment_errors(self._at[0].node):
                     await self._at[0].store.drop_state(self._at[1].checkpoint_id)
                 self._at = None
 
 
 async def replay(
-    control: Connection, told: Told, works: Mapping[str, NodeWork], lease_number: int, in_use: StatesInUse
-) -> Told:
+    control: Connection, told: Fields, works: Mapping[str, NodeWork], lease_number: int, in_use: StatesInUse
+) -> Fields:
     """Train a trial again where its rows lie; return what easeml.replay promises."""
     again = _Replay(control, told, works, lease_number, in_use)
     try:

@@ -18,7 +18,7 @@ from easeml_db.errors import EasemlError, NotReady, StaleLease
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect, unit_error
 from easeml_db.postgres.nodes.node_store import Connection
-from easeml_db.postgres.nodes.node_works import PASSING, SETTINGS, Told
+from easeml_db.postgres.nodes.node_works import PASSING, SETTINGS, Fields
 from easeml_db.postgres.nodes.states_in_use import StatesInUse
 from easeml_db.postgres.on_nodes.jobs import do_job
 from easeml_db.postgres.on_nodes.kept_sessions import KeptSessions
@@ -43,13 +43,13 @@ class Asked:
     opened: str
     wanted: str
     note: str
-    do: Callable[[str, Told, int], Awaitable[None]]
+    do: Callable[[str, Fields, int], Awaitable[None]]
 
 
 def packings(sessions: KeptSessions) -> Asked:
     """Return the kind of request that makes a dataset. `sessions`: those of earlier ones."""
 
-    async def do(dsn: str, told: Told, lease_number: int) -> None:
+    async def do(dsn: str, told: Fields, lease_number: int) -> None:
         await pack_dataset(dsn, told, lease_number, sessions)
 
     return Asked(
@@ -64,7 +64,7 @@ def packings(sessions: KeptSessions) -> Asked:
 def node_jobs(in_use: StatesInUse) -> Asked:
     """Return the kind of request that is no packing. `in_use`: states that no sweep of a node removes."""
 
-    async def do(dsn: str, told: Told, lease_number: int) -> None:
+    async def do(dsn: str, told: Fields, lease_number: int) -> None:
         await do_job(dsn, told, lease_number, in_use)
 
     return Asked(
@@ -163,7 +163,7 @@ class NodeWorker:
         while len(self._at_work) < MOST_AT_ONCE:
             busy = [work.tenant for work in self._at_work.values()]
             found = await self._requests.row(self._asked.next_one, busy)
-            told: Told | None = found["told"]
+            told: Fields | None = found["told"]
             self._has_nodes = found["has_nodes"]
             if told is None:
                 break

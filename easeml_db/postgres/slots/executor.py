@@ -61,11 +61,11 @@ class PostgresExecutor:
 
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots side by side, and close those of all others."""
-        wanted = {slot.slot_id: slot for slot in slots}
-        old, self._slots = self._slots, wanted
-        for slot_id in set(old) - set(wanted):
+        slots_by_id = {slot.slot_id: slot for slot in slots}
+        old, self._slots = self._slots, slots_by_id
+        for slot_id in set(old) - set(slots_by_id):
             await self._close_slot(slot_id)
-        new = [slot for slot_id, slot in wanted.items() if slot_id not in old]
+        new = [slot for slot_id, slot in slots_by_id.items() if slot_id not in old]
         for slot in new:
             self._begin_to_connect(slot.slot_id)
         if self._watching is None:

@@ -38,8 +38,8 @@ class PostgresRuns:
 
     async def read(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone."""
-        found = self._ahead.pop(run_id, None)
-        rows = found if found is not None else (await self._rows([run_id]))[run_id]
+        rows_ahead = self._ahead.pop(run_id, None)
+        rows = rows_ahead if rows_ahead is not None else (await self._rows([run_id]))[run_id]
         return await self._run_of(rows)
 
     async def read_again(self, known: Run) -> Run | None:

@@ -36,8 +36,8 @@ class PostgresSearches:
     async def trial_history(self, run: Run, arm_id: int, trial_ids: Sequence[int] | None = None) -> list[TrialHistory]:
         """Return what a procedure may know of an arm's trials, or of some of them, by trial_number; NotFound."""
         ids = None if trial_ids is None else list(trial_ids)
-        known = {"run_id": run.run_id, "n_resumes": run.n_resumes, "arm_id": arm_id}
-        rows = await self._session.rows("read_history", trial_ids=ids, **known)
+        values = {"run_id": run.run_id, "n_resumes": run.n_resumes, "arm_id": arm_id}
+        rows = await self._session.rows("read_history", trial_ids=ids, **values)
         if not rows:
             raise NotFound(f"run {run.run_id} is over, or was resumed meanwhile")
         return await convert(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])

@@ -88,12 +88,12 @@ def shards_of(
     if not copies:
         raise InvalidData(f"source: {table} has no shards")
     places = _segments_by_worker(asked, segments)
-    found: Shards = {}
-    for number, (shard_id, own) in enumerate(sorted(copies.items())):
-        chosen = _chosen(number, own, places)
-        found.setdefault(places[chosen].segment, []).append(Shard(shard_id, str(own[0].shard)))
-    _check_versions(asked, [placed for placed in places.values() if placed.segment in {*found, asked}])
-    return found
+    shards: Shards = {}
+    for number, (shard_id, shard_copies) in enumerate(sorted(copies.items())):
+        chosen = _chosen(number, shard_copies, places)
+        shards.setdefault(places[chosen].segment, []).append(Shard(shard_id, str(shard_copies[0].shard)))
+    _check_versions(asked, [placed for placed in places.values() if placed.segment in {*shards, asked}])
+    return shards
 
 
 def gone(shards: Sequence[Shard], still_there: Collection[int]) -> list[str]:
@@ -124,17 +124,17 @@ def _check(placement: ShardPlacement, role: str) -> None:
 def _segments_by_worker(asked: str, segments: Sequence[Placed]) -> dict[Worker, Placed]:
     """Return the segments of the cluster of `asked`: a cluster has one name for its database on all nodes."""
     database = next(placed.database for placed in segments if placed.segment == asked)
-    found: dict[Worker, Placed] = {}
-    for placed in sorted(segments, key=lambda each: each.segment):
+    by_worker: dict[Worker, Placed] = {}
+    for placed in sorted(segments, key=lambda placed: placed.segment):
         if placed.database != database:
             continue
-        if placed.worker in found:
+        if placed.worker in by_worker:
             raise InvalidArgument(
-                f"segments {found[placed.worker].segment} and {placed.segment} are the same worker {placed.worker}",
+                f"segments {by_worker[placed.worker].segment} and {placed.segment} are the same worker {placed.worker}",
                 hint="Remove one of them: SELECT easeml.remove_segment(...).",
             )
-        found[placed.worker] = placed
-    return found
+        by_worker[placed.worker] = placed
+    return by_worker
 
 
 def _check_versions(asked: str, used: Sequence[Placed]) -> None:

@@ -69,7 +69,7 @@ class ReadShards:
         await self._check()
 
     async def _check(self) -> None:
-        await all_of(self._check_one(self._workers[name], own) for name, own in self._shards.items())
+        await all_of(self._check_one(self._workers[name], shards) for name, shards in self._shards.items())
 
     async def _check_one(self, node: Node, shards: list[Shard]) -> None:
         async with node_work(node, "placements") as work:
@@ -93,11 +93,11 @@ async def resolve(role: str, named: Tables, workers: Mapping[str, Node]) -> Read
             of_table = await _shards(role, workers[asked], table, segments, away)
             if of_table is None:
                 places.setdefault(asked, set()).add(table)
-            for segment, own in (of_table or {}).items():
-                places.setdefault(segment, set()).update(shard.table for shard in own)
-                shards.setdefault(segment, set()).update(own)
-    found = {segment: sorted(own) for segment, own in shards.items()}
-    return ReadShards(workers, found, {segment: sorted(tables) for segment, tables in places.items()})
+            for segment, segment_shards in (of_table or {}).items():
+                places.setdefault(segment, set()).update(shard.table for shard in segment_shards)
+                shards.setdefault(segment, set()).update(segment_shards)
+    shards_by_segment = {segment: sorted(segment_shards) for segment, segment_shards in shards.items()}
+    return ReadShards(workers, shards_by_segment, {segment: sorted(tables) for segment, tables in places.items()})
 
 
 async def _look_at(workers: Mapping[str, Node]) -> tuple[list[Placed], dict[str, EasemlError]]:
@@ -112,8 +112,8 @@ async def _look_at(workers: Mapping[str, Node]) -> tuple[list[Placed], dict[str,
             away[name] = error
             return None
 
-    found = await all_of(look(name, node) for name, node in workers.items())
-    return [placed for placed in found if placed is not None], away
+    answers = await all_of(look(name, node) for name, node in workers.items())
+    return [placed for placed in answers if placed is not None], away
 
 
 async def _placed(work: NodeWork) -> Placed:
@@ -140,7 +140,7 @@ async def _shards(
         return shards_of(table, role, node.segment_name, placements_of(rows), segments)
     except OnNoSegment:
         # It may be a segment that does not answer now, or one that is refused: that is what is in the way.
-        for error in sorted(away.values(), key=lambda each: not isinstance(each, ServerUnavailable)):
+        for error in sorted(away.values(), key=lambda error: not isinstance(error, ServerUnavailable)):
             raise error from None
         raise
 

@@ -44,11 +44,11 @@ def server_of(said: str) -> Server:
     >>> server_of("PostgreSQL 9.4.26 (Greenplum Database 6.24.3 build commit:25d3) on x86_64").version
     '6.24.3'
     """
-    if found := SAID.search(said):
-        base = int(found[1]), int(found[2] or 0)
+    if match := SAID.search(said):
+        base = int(match[1]), int(match[2] or 0)
         for dialect in DIALECTS:
             if base >= dialect.since:
-                return Server(found[3], dialect)
+                return Server(match[3], dialect)
     raise NotReady(
         f"its server is {said[:60]!r}, expected Greenplum 6 or newer, or Cloudberry",
         hint="Name the coordinator of a cluster.",

@@ -39,31 +39,31 @@ def server_query(content: int) -> sql.Composed:
     return sql.SQL(SERVER).format(content=sql.Literal(content))
 
 
-def segment_query(content: int, found: Row) -> sql.Composed:
+def segment_query(content: int, cluster: Row) -> sql.Composed:
     """Return the query of what a segment's Python says. Raises NotFound where there is no such segment."""
-    check_key(content, found)
-    return sql.SQL(ON_SEGMENT).format(content=sql.Literal(content), key=sql.Literal(found["key"]))
+    check_key(content, cluster)
+    return sql.SQL(ON_SEGMENT).format(content=sql.Literal(content), key=sql.Literal(cluster["key"]))
 
 
-def check_key(content: int, found: Row) -> None:
+def check_key(content: int, cluster: Row) -> None:
     """Refuse a segment that is not there. Raises NotFound."""
-    if found["key"] is None:
-        n_segments = found["n_segments"]
+    if cluster["key"] is None:
+        n_segments = cluster["n_segments"]
         raise NotFound(
             f"its cluster has no segment {content}, it has {n_segments}", hint=f"content: 0 to {n_segments - 1}."
         )
 
 
-def facts_of(content: int, found: Row, told: str) -> Facts:
+def facts_of(content: int, cluster: Row, segment: str) -> Facts:
     """Put together what cluster and segment said. Raises NotReady."""
-    version = server_of(found["server"]).version
+    version = server_of(cluster["server"]).version
     names = ("holder", "extension", "database", "port")
     return {
-        **{name: found[name] for name in names},
-        "identity": f"{found['identity']}/{content}",
+        **{name: cluster[name] for name in names},
+        "identity": f"{cluster['identity']}/{content}",
         "server": version,
-        "greenplum": {"version": version, "content": content, "n_segments": found["n_segments"]},
-        **json.loads(told),
+        "greenplum": {"version": version, "content": content, "n_segments": cluster["n_segments"]},
+        **json.loads(segment),
     }
 
 
@@ -89,9 +89,9 @@ def holder_query(content: int) -> sql.Composed:
 
 async def look(connection: psycopg.AsyncConnection[dict[str, Any]], content: int) -> Facts:
     """Return what a segment says, in the session that units are going to use: it has imported what they need then."""
-    found = await (await connection.execute(server_query(content))).fetchone() or {}
-    told = await (await connection.execute(segment_query(content, found))).fetchone() or {}
-    return facts_of(content, found, told["facts"])
+    cluster = await (await connection.execute(server_query(content))).fetchone() or {}
+    segment = await (await connection.execute(segment_query(content, cluster))).fetchone() or {}
+    return facts_of(content, cluster, segment["facts"])
 
 
 async def hold(connection: psycopg.AsyncConnection[dict[str, Any]], content: int, token: str) -> None:

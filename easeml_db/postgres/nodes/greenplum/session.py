@@ -35,11 +35,11 @@ class GreenplumUnitSession(NodeUnitSession):
             if self._is_cancelled or self._is_spoilt:
                 await self.close()
 
-    async def _told(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(await self._worked(procedure, text, opened))
-        if "failure" not in told:
-            return told
-        failure = told["failure"]
+    async def _result_of(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
+        result: dict[str, Any] = json.loads(await self._worked(procedure, text, opened))
+        if "failure" not in result:
+            return result
+        failure = result["failure"]
         error = from_sqlstate(*(failure[name] for name in ("sqlstate", "message", "detail", "hint")))
         if isinstance(error, CorruptCheckpoint) and opened["state"] is not None:
             for number in [opened["state"]["checkpoint_id"], *(mate.checkpoint_id for mate in mates_of(opened))]:

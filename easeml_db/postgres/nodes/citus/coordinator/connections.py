@@ -73,8 +73,8 @@ def worker_of(group: int, row: Mapping[str, Any]) -> CitusWorker:
     """Return a worker by what the coordinator said of keys and workers. Raises NotFound, NotReady."""
     workers: Sequence[int] = row["workers"]
     if group not in workers:
-        known = ", ".join(map(str, workers)) or "none"
-        raise NotFound(f"its cluster has no worker {group}, but {known}", hint="pg_dist_node has them as groupid.")
+        groups = ", ".join(map(str, workers)) or "none"
+        raise NotFound(f"its cluster has no worker {group}, but {groups}", hint="pg_dist_node has them as groupid.")
     if row["key"] is None:
         raise NotReady(
             f"worker {group} of its cluster has no shard of easeml_worker.keys, by which it could be reached",

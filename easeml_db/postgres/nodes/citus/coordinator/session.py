@@ -28,5 +28,5 @@ class CoordinatorUnitSession(NodeUnitSession):
     async def _called(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
         statement = self._store.worker.unit(WORK[procedure], text, json.dumps(opened))
         row = await (await self._remote.execute(statement)).fetchone()
-        told: dict[str, Any] = (row or {})["result"]
-        return told
+        result: dict[str, Any] = (row or {})["result"]
+        return result

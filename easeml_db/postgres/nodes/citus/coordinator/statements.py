@@ -121,7 +121,8 @@ def arrived(into: sql.Composable, rows: Sequence[Row]) -> tuple[str, list[bytes]
 
     def written(row: Row) -> sql.Composed:
         values = [
-            sql.SQL("($1)[{}]").format(next(numbers)) if isinstance(each, bytes) else sql.Literal(each) for each in row
+            sql.SQL("($1)[{}]").format(next(numbers)) if isinstance(value, bytes) else sql.Literal(value)
+            for value in row
         ]
         return sql.SQL("({})").format(sql.SQL(", ").join(values))
 

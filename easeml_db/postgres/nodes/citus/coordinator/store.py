@@ -47,7 +47,7 @@ class CoordinatorStore(SegmentStore):
 
     async def last_block(self, part: Part) -> int:
         """Return the number of the last block of a part, -1 where it has none."""
-        (row,) = await soon(self._found(self._last_block(part)))
+        (row,) = await soon(self._rows_of(self._last_block(part)))
         return int(row["last"])
 
     async def make_ready(self) -> None:
@@ -82,7 +82,7 @@ class CoordinatorStore(SegmentStore):
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
         """Begin a transaction, and the row of a state; return False where there is one already."""
         await soon(self._connection.execute("BEGIN"))
-        return bool(await soon(self._found(self._new_state(state, lease_number))))
+        return bool(await soon(self._rows_of(self._new_state(state, lease_number))))
 
     async def collect(self, checkpoint_ids: Collection[int], lease_number: int) -> None:
         """Remove states; no VACUUM passes the coordinator, so their room is used again when the worker sees to it."""
@@ -95,7 +95,7 @@ class CoordinatorStore(SegmentStore):
         text = psycopg.AsyncClientCursor(self._connection).mogrify(statement, list(values))
         return await self.told(text)
 
-    async def _found(self, statement: sql.Composable) -> list[dict[str, Any]]:
+    async def _rows_of(self, statement: sql.Composable) -> list[dict[str, Any]]:
         return await self.told(statement.as_string(self._connection))
 
     async def told(self, statement: str) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from easeml_db.postgres.nodes.citus.coordinator.store import CoordinatorStore
-from easeml_db.postgres.nodes.node_works import Columns, NodeWork, Told, told_by
+from easeml_db.postgres.nodes.node_works import Columns, Fields, NodeWork, segment_errors
 from easeml_db.postgres.nodes.nodes import connect_to
 
 
@@ -24,13 +24,13 @@ class CoordinatorWork(NodeWork):
 
     store: CoordinatorStore
 
-    async def unit(self, work: str, order: str, context: str) -> Told:
+    async def unit(self, work: str, order: str, context: str) -> Fields:
         """Do a unit there, which commits; return what it told."""
         call = self.store.worker.unit(work, order, context)
-        async with told_by(self.node):
+        async with segment_errors(self.node):
             cursor = await self._watched(asyncio.ensure_future(self.connection.execute(call)))
-        told: Told = (await cursor.fetchone() or {})["result"]
-        return told
+        result: Fields = (await cursor.fetchone() or {})["result"]
+        return result
 
     def read(self, query: sql.Composable, columns: Columns) -> sql.Composable:
         """Return the query of the coordinator that returns what a query returns on the worker, of these very types."""
