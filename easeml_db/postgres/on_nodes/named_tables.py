@@ -1,8 +1,7 @@
-"""Tables that a request names, as those that hold their rows: engines of clusters say which these are.
+"""Resolves the tables that a request names into the tables that hold their rows, which engines of clusters know.
 
-They are resolved each time something begins on them: a packing, a refresh, a prediction. Where a query on the session
-of any segment is about all segments of a cluster, one session is asked, and a table that is named on several of them
-counts once.
+This happens at the start of each packing, refresh and prediction. Where a query on the session of any segment is about
+all segments of a cluster, one session is asked, and a table that is named on several of them counts once.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from easeml_db.postgres.nodes.nodes import Node
 
 @asynccontextmanager
 async def reading(readings: Sequence[Reading]) -> AsyncIterator[None]:
-    """Check that what is read in the block was the tables named, all the while. Raises RowsHeld."""
+    """Check that the tables keep their places while the block reads them. Raises RowsHeld."""
     async with AsyncExitStack() as stack:
         for source in readings:
             await stack.enter_async_context(source.read())
@@ -27,9 +26,9 @@ async def reading(readings: Sequence[Reading]) -> AsyncIterator[None]:
 
 
 async def resolve(job: Fields) -> list[Reading]:
-    """Put the tables that hold the rows into the places of `told`. Raises EasemlError.
+    """Put the tables that hold the rows into the places of a job. Raises EasemlError.
 
-    Takes `peers`, the segments of the same engines, out of `told`: no node is told of others.
+    Takes `peers`, the segments of the same engines, out of it: no node learns about others.
     """
     entries: dict[str, Any] = job.pop("peers", None) or {}
     nodes = {name: Node(**entry) for name, entry in entries.items()}
