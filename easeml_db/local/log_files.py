@@ -27,7 +27,7 @@ CHECK_SECONDS = 10.0
 def last_lines(log: Path, n_lines: int = 5) -> str:
     """Return the end of a log, with that of the files before it if it is short; empty if there is none."""
     lines: list[str] = []
-    for path in _newest_first(log):
+    for path in (log, *(_numbered(log, number) for number in range(1, N_LOG_FILES))):
         if len(lines) >= n_lines:
             break
         if path.exists():
@@ -102,10 +102,6 @@ def _opened(path: Path, flags: int) -> FileIO:
 def _logs_of(folder: Path) -> Iterator[Path]:
     for place in (folder, *(folder / "nodes").glob("*")):
         yield from (place / name for name in LOGS)
-
-
-def _newest_first(log: Path) -> list[Path]:
-    return [log, *(_numbered(log, number) for number in range(1, N_LOG_FILES))]
 
 
 def _numbered(log: Path, number: int) -> Path:

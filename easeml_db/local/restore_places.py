@@ -96,7 +96,8 @@ def make_beside(connection: Connection, name: str, options: str | None) -> str:
     """Create the database in which a restore into another works, and return its name; drop what a killed restore left.
     Raises NotAllowed if a database of that name was not made by such a restore, or if one is still at work in it.
     """
-    beside, mark = place_beside(name), _mark(name)
+    beside = place_beside(name)
+    mark = f"easeml restore makes database {name!r} of this; it drops it when it runs again"
     row = connection.execute(REMARK, [beside]).fetchone()
     if row is not None and row["remark"] != mark:
         raise NotAllowed(
@@ -144,7 +145,3 @@ def drop(connection: Connection, name: str, *, force: bool = False) -> None:
     """Drop a database if it is there. force: end its sessions."""
     how = sql.SQL("WITH (FORCE)" if force else "")
     connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} {}").format(sql.Identifier(name), how))
-
-
-def _mark(name: str) -> str:
-    return f"easeml restore makes database {name!r} of this; it drops it when it runs again"

@@ -84,17 +84,14 @@ def _print_plans(points: Sequence[Row]) -> None:
     totals = {row["plan"]: row for row in points if row["stage"] is None}
     longest = max(row["seconds_mean"] for row in totals.values())
     for name, total in totals.items():
+        chance = "" if total["chance"] is None else f", within its limits in {total['chance']:.0%} of cases"
         say(
             f"\n{name}: {duration(total['seconds_mean'])} (95 % within {duration(total['seconds_p95'])}),"
-            f" cost {cost_text(total['cost_mean'])} (95 % within {cost_text(total['cost_p95'])}){_chance(total)}"
+            f" cost {cost_text(total['cost_mean'])} (95 % within {cost_text(total['cost_p95'])}){chance}"
         )
         say(slots_chart([row for row in stages if row["plan"] == name], longest))
     for note in dict.fromkeys(row["note"] for row in totals.values() if row["note"]):
         say(f"\nassumed: {note}")
-
-
-def _chance(total: Row) -> str:
-    return "" if total["chance"] is None else f", within its limits in {total['chance']:.0%} of cases"
 
 
 COMMANDS = (plan,)

@@ -129,8 +129,7 @@ def refine(name: str, off: list[int] | None, on: list[int] | None, limit: int, d
     """List the examples of task NAME, newest first, or switch some of them off and on, and list these."""
     switched = [*(off or ()), *(on or ())]
     with database(dsn) as connection:
-        row = _task(connection, name)
-        table = _table(row)
+        table = sql.Identifier(*str(_task(connection, name)["examples"]).split("."))
         for numbers, is_on in ((off, False), (on, True)):
             if numbers:
                 _switch(connection, table, numbers, is_on=is_on)
@@ -246,10 +245,6 @@ def _task(connection: Connection, name: str) -> Row:
     if not tasks:
         raise NotFound(f"there is no task {name!r}", hint="easeml task lists them.")
     return tasks[0]
-
-
-def _table(task: Row) -> sql.Identifier:
-    return sql.Identifier(*str(task["examples"]).split("."))
 
 
 def _switch(connection: Connection, table: sql.Identifier, numbers: list[int], *, is_on: bool) -> None:

@@ -46,7 +46,7 @@ def backup(file: Path, overwrite: bool, folder: Path | None, dsn: str | None, as
     """
     began = time.monotonic()
     server = None if dsn else _running(folder)
-    source = dsn or _dsn(server)
+    source = dsn or (server.dsn() if server else "")
     programs = _programs(server) if server else _programs_for(source)
     with _ended_by_sigterm():
         made = back_up(source, programs, file.absolute(), may_replace=overwrite)
@@ -107,10 +107,6 @@ def _running(folder: Path | None) -> Embedded:
             hint=f"Start one: easeml up --data {shlex.quote(str(server.folder))}, or give --dsn.",
         )
     return server
-
-
-def _dsn(server: Embedded | None) -> str:
-    return server.dsn() if server else ""
 
 
 def _programs_for(dsn: str, **parts: str) -> Path:

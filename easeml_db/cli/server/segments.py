@@ -30,7 +30,8 @@ PLACE = click.argument("place", metavar="SEGMENT")
 
 def _print(dsn: str | None, as_json: bool) -> None:
     segments = read_rows(dsn, "segments")
-    shown = {key: title for key, title in COLUMNS.items() if key not in ("service", "refusal") or _any(segments, key)}
+    hidden = {key for key in ("service", "refusal") if not any(row[key] for row in segments)}
+    shown = {key: title for key, title in COLUMNS.items() if key not in hidden}
     print_rows(segments, as_json=as_json, empty="no segments", columns=shown)
 
 
@@ -42,10 +43,6 @@ def _servers() -> str:
 def _contents() -> str:
     """Return what contents are, for a help text."""
     return ", ".join(content for name in ENGINES if (content := place_of(name).CONTENT))
-
-
-def _any(segments: list[dict[str, object]], key: str) -> bool:
-    return any(row[key] for row in segments)
 
 
 segments = listing_group("segment", "List segments (without a command), or add, check, drain and remove them.", _print)

@@ -78,7 +78,7 @@ def open_connection(
     if not _prints_json():
         for oid in (*TEXT_OIDS, OTHER_TYPES):
             connection.adapters.register_loader(oid, VisibleTextLoader)
-        set_json_loads(_visible_document, connection)
+        set_json_loads(lambda text: visible_value(json.loads(text)), connection)
     return connection
 
 
@@ -89,10 +89,6 @@ class VisibleTextLoader(TextLoader):
         """Return the text."""
         text = super().load(data)
         return visible(text) if isinstance(text, str) else text
-
-
-def _visible_document(text: str | bytes) -> Any:
-    return visible_value(json.loads(text))
 
 
 def _prints_json() -> bool:

@@ -31,15 +31,11 @@ class _Subject(NamedTuple):
     rank: Callable[[float], float]
 
 
-def _by_size(value: float) -> float:
-    return -abs(value)
-
-
 # Shapley values are linear in what is answered: those against the rows of all nodes are means of those against the rows
 # of each.
 SUBJECTS = {
     "explain": _Subject("n_rows", 2, "importance", "standard_deviation", operator.neg),
-    "explain_row": _Subject("n_orders", 1, "contribution", "standard_error", _by_size),
+    "explain_row": _Subject("n_orders", 1, "contribution", "standard_error", lambda value: -abs(value)),
 }
 VALIDATION = "validation"  # the rows that a row is mixed with
 LEAST_DRAWN = 2

@@ -119,7 +119,7 @@ class PackingOnNodes:
     async def _are_others(work: NodeWork, name: str) -> bool:
         """Name the session; return whether another one has that name. Of two that begin at once, both see the other.
 
-        On a worker of Citus this asks its coordinator, which ends what its sessions have begun.
+        This asks the server of the connection. A coordinator of Citus, too, ends what its sessions have begun.
         """
         async with segment_errors(work.node):
             await work.connection.execute(NAME, [name])

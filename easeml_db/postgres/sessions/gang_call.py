@@ -162,13 +162,8 @@ class _StuckRank(Exception):
 def most_telling(failures: list[EasemlError]) -> EasemlError | None:
     """Return a trial's own error before that of a lost slot, and of these the first that says how it was lost."""
     others = [error for error in failures if not isinstance(error, SlotLost)]
-    lost = [error for error in failures if not _speaks_of_another(error)]
+    lost = [error for error in failures if error.detail is None]  # a detail says that another rank is gone
     return next(iter(others or lost or failures), None)
-
-
-def _speaks_of_another(error: EasemlError) -> bool:
-    """Return whether a rank reports only that another one is gone."""
-    return error.detail is not None
 
 
 def order_json(order: Order, rank: int = 0, token: str = "", timeout_seconds: float = 0.0) -> str:

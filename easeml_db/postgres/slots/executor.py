@@ -138,15 +138,12 @@ class PostgresExecutor:
             self._answer(UnitFailed(order, outcome.error or SlotLost("no rank said why")))
         is_lost = outcome.stuck or isinstance(outcome.error, SlotLost)
         for slot_id in alive:
-            if self._is_closed(slot_id):
+            session = self._sessions.get(slot_id)
+            if session is None or session.is_closed:
                 await self._drop_session(slot_id)
                 self._begin_to_connect(slot_id)
             elif is_lost and slot_id in self._slots:  # only the statement was cancelled
                 self._deliver(SlotReady(slot_id))
-
-    def _is_closed(self, slot_id: int) -> bool:
-        session = self._sessions.get(slot_id)
-        return session is None or session.is_closed
 
     async def _renew_worn_out(self, order: Order) -> None:
         """Give sessions that keep too many broken groups a new process before they get one more."""

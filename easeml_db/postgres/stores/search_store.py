@@ -79,9 +79,5 @@ def _no_full_collection() -> Iterator[None]:
 
 
 def _history(row: Mapping[str, Any]) -> TrialHistory:
-    scores = tuple(_score(score) for score in row["scores"])
+    scores = tuple(math.nan if score is None else score for score in row["scores"])
     return TrialHistory(**{**row, "scores": scores, "moments": tuple(row["moments"])})
-
-
-def _score(value: float | None) -> float:
-    return math.nan if value is None else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any, LiteralString
 
 import psycopg
@@ -64,7 +64,12 @@ class CoordinatorStore(SegmentStore):
         async with copying(source.cursor().copy(sql.SQL(OUT).format(arrival.query))) as arriving:
             arriving.set_types(arrival.types)
             while row := await soon(arriving.read_row()):
-                rows.append(_written(row, arrival.types))
+                rows.append(
+                    [
+                        place_of(value) if kind == "tid" else value
+                        for value, kind in zip(row, arrival.types, strict=True)
+                    ]
+                )
                 n_bytes += sum(len(value) for value in row if isinstance(value, bytes))
                 if len(rows) == ROWS_AT_ONCE or n_bytes - n_written >= BYTES_AT_ONCE:
                     await self._write(arrival.into, rows)
@@ -93,17 +98,12 @@ class CoordinatorStore(SegmentStore):
 
     async def _rows(self, statement: LiteralString, *values: object) -> list[dict[str, Any]]:
         text = psycopg.AsyncClientCursor(self._connection).mogrify(statement, list(values))
-        return await self.told(text)
+        return await self.worker_rows(text)
 
     async def _rows_of(self, statement: sql.Composable) -> list[dict[str, Any]]:
-        return await self.told(statement.as_string(self._connection))
+        return await self.worker_rows(statement.as_string(self._connection))
 
-    async def told(self, statement: str) -> list[dict[str, Any]]:
+    async def worker_rows(self, statement: str) -> list[dict[str, Any]]:
         """Return the rows of a statement that the worker executes."""
         cursor = await self._connection.execute(self.worker.found(statement))
         return [row["found"] for row in await cursor.fetchall()]
-
-
-def _written(row: Sequence[Any], types: Sequence[str]) -> Row:
-    """Return a row that arrived as values that can be written."""
-    return [place_of(value) if kind == "tid" else value for value, kind in zip(row, types, strict=True)]

@@ -52,7 +52,7 @@ class CoordinatorWork(NodeWork):
 
     async def _rows(self, statement: str, values: Sequence[object]) -> list[dict[str, Any]]:
         text = psycopg.AsyncClientCursor(self.connection).mogrify(statement.encode(), list(values))
-        return await self.store.told(text)
+        return await self.store.worker_rows(text)
 
     async def _visit(self) -> None:
         """Have the worker answer another session: that its coordinator does says nothing of it."""
