@@ -1,4 +1,4 @@
-"""Looking after units on a cluster: whether its coordinator answers. How long a unit is silent cannot be told there."""
+"""Watches units on a cluster by whether its coordinator answers: the silence of a unit cannot be measured there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sessions of all slots on a node share: what is fetched from it, what is on its way there, what is garbage.
+"""State shared by the sessions of all slots on a node: transfers from it and to it, and garbage.
 
 States go from node to node through connections of their own, since the sessions of slots are busy: one that sends and
 one that receives, so that two nodes that send to each other never wait for each other. Rows go through a third.
@@ -66,7 +66,7 @@ class NodeCache:
         self._silent_since = None
 
     def silent_seconds(self) -> float:
-        """Return for how long it has been known not to answer."""
+        """Return how long it has not answered."""
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
 
     async def arrived(self, checkpoint_id: int) -> Hop | None:

@@ -1,4 +1,4 @@
-"""What has to be true of a server before easeml_segment is installed there, and how an older one is updated."""
+"""Checks a server before easeml_segment is installed there, and updates an older version."""
 
 from __future__ import annotations
 

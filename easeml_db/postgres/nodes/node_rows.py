@@ -35,13 +35,13 @@ class RowCopy:
 
 
 async def note_copy(control: Connection, unit: str, copy: RowCopy) -> None:
-    """Record rows that went to a node because a unit needed them; of the unit its trial is read."""
+    """Record rows that went to a node because a unit needed them; `unit` is JSON with its trial."""
     record = asdict(copy)
     await control.execute(NOTE, [unit, json.dumps({**record.pop("part"), **record})])
 
 
 class NodeRows:
-    """What is known of the rows on a node."""
+    """The rows on a node, as far as this process knows."""
 
     def __init__(self, node: Node) -> None:
         self.node = node

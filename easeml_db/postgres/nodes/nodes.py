@@ -50,12 +50,12 @@ class Node:
 
     @property
     def kind(self) -> Engine:
-        """Everything that only its kind of server knows."""
+        """The engine of its kind of server."""
         return engine_of(self.engine, self.content)
 
 
 def node_dsn(service: str) -> str:
-    """Return the connection string of a service; a server that is cut off is found out, whatever the service says."""
+    """Return the connection string of a service, with keepalives that detect a server that is cut off."""
     return make_conninfo(service=service, **PATIENCE)
 
 
@@ -131,7 +131,7 @@ def hold(node: Node) -> None:
 
 
 async def _asked(node: Node, ask: Callable[[NodeStore], Awaitable[T]]) -> T:
-    """Open a session about a node for a moment; its errors come out as the project's."""
+    """Open a session about a node for a block; raise its errors as the project's."""
     try:
         store = await connect_to(node, "easeml segments", {})
         try:
@@ -144,7 +144,7 @@ async def _asked(node: Node, ask: Callable[[NodeStore], Awaitable[T]]) -> T:
 
 @contextmanager
 def visited(service: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
-    """Open a connection to a node for a moment; its errors come out as the project's."""
+    """Open a connection to a node for a block; raise its errors as the project's."""
     try:
         with connect_now(node_dsn(service), "easeml segment") as connection:
             yield connection
@@ -172,6 +172,6 @@ async def connect_to(node: Node, application_name: str, settings: Mapping[str, s
 
 
 def _of_connecting(service: str, error: ServerUnavailable) -> EasemlError:
-    """Return the error of a connection that did not come about."""
+    """Return the error of a connection that failed."""
     cause = error.__cause__
     return node_error(service, cause) if isinstance(cause, psycopg.Error) else unreachable(service)

@@ -175,7 +175,7 @@ class SegmentStore(ControlSource):
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
         """Begin a transaction, and the row of a state; return False if there is one already."""
-        # In one message: each that a hop waits for is a good part of what a small state takes.
+        # One message instead of two: with small states, the wait for each is a good part of a hop.
         statement = sql.SQL("BEGIN; {}").format(self._new_state(state, lease_number))
         begun = await soon(self._connection.execute(statement))
         begun.nextset()

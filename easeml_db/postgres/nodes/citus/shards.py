@@ -1,6 +1,6 @@
-"""Tables of a Citus cluster as the tables that hold their rows: its shards, by the segments on whose workers they lie.
+"""Resolves tables of a Citus cluster into their shards, by the segments on whose workers these lie.
 
-Pure: catalog rows in, tables by segment out. What Citus does not know stays as it is named: a plain table of a worker.
+Pure: catalog rows in, tables by segment out. A table that Citus does not know is a plain table of its worker.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def gone(shards: Sequence[Shard], still_there: Collection[int]) -> list[str]:
 
 
 def _check(placement: ShardPlacement, role: str) -> None:
-    """Refuse what the role may not read, and what is not in heaps on workers."""
+    """Refuse tables that the role may not read, and tables that are not heaps on workers."""
     relation = placement.relation
     if not placement.is_readable:
         raise NotAllowed(

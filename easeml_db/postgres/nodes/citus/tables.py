@@ -60,7 +60,7 @@ class ReadShards:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[None]:
-        """Say of what is read in the block whether it was still the table. Raises RowsHeld where a shard has moved."""
+        """Check after the block that no shard has moved meanwhile. Raises RowsHeld."""
         try:
             yield
         except EasemlError:
@@ -101,7 +101,7 @@ async def resolve(role: str, named: Tables, workers: Mapping[str, Node]) -> Read
 
 
 async def _look_at(workers: Mapping[str, Node]) -> tuple[list[Placed], dict[str, EasemlError]]:
-    """Return what workers the segments are, and what is against the others."""
+    """Return the workers that the segments are, and the errors of the other segments."""
     away: dict[str, EasemlError] = {}
 
     async def look(name: str, node: Node) -> Placed | None:
@@ -139,7 +139,7 @@ async def _shards(
     try:
         return shards_of(table, role, node.segment_name, placements_of(rows), segments)
     except OnNoSegment:
-        # It may be a segment that does not answer now, or one that is refused: that is what is in the way.
+        # The shard may lie on a segment that does not answer or is refused: its error is the cause.
         for error in sorted(away.values(), key=lambda error: not isinstance(error, ServerUnavailable)):
             raise error from None
         raise

@@ -1,4 +1,4 @@
-"""What a segment of a Greenplum cluster says of itself, whom it serves, and how a database is made ready for it."""
+"""Facts that a segment of a Greenplum cluster reports, the token that it serves, and the set-up of its database."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ HOLD: LiteralString = "INSERT INTO easeml_segment.holders (content, holder) VALU
 
 
 def server_query(content: int) -> sql.Composed:
-    """Return the query of what the cluster says."""
+    """Return the query of the facts that the cluster reports."""
     return sql.SQL(SERVER).format(content=sql.Literal(content))
 
 
 def segment_query(content: int, cluster: Row) -> sql.Composed:
-    """Return the query of what a segment's Python says. Raises NotFound where there is no such segment."""
+    """Return the query of the facts that a segment's Python reports. Raises NotFound if there is no such segment."""
     check_key(content, cluster)
     return sql.SQL(ON_SEGMENT).format(content=sql.Literal(content), key=sql.Literal(cluster["key"]))
 
@@ -55,7 +55,7 @@ def check_key(content: int, cluster: Row) -> None:
 
 
 def facts_of(content: int, cluster: Row, segment: str) -> Facts:
-    """Put together what cluster and segment said. Raises NotReady."""
+    """Combine the facts of cluster and segment. Raises NotReady."""
     version = server_of(cluster["server"]).version
     names = ("holder", "extension", "database", "port")
     return {
@@ -68,7 +68,7 @@ def facts_of(content: int, cluster: Row, segment: str) -> Facts:
 
 
 def check_holder(held: str | None, token: str) -> bool:
-    """Say whether a segment is yet to be held by a token. Raises NotAllowed where it serves another segment."""
+    """Return whether a segment serves no token yet. Raises NotAllowed if it serves another one."""
     if held is not None and held != token:
         raise NotAllowed(
             "this segment of the cluster serves another segment already",
@@ -78,24 +78,24 @@ def check_holder(held: str | None, token: str) -> bool:
 
 
 def hold_query(content: int, token: str) -> sql.Composed:
-    """Return the statement by which a segment serves a token."""
+    """Return the statement that makes a segment serve a token."""
     return sql.SQL(HOLD).format(content=sql.Literal(content), holder=sql.Literal(token))
 
 
 def holder_query(content: int) -> sql.Composed:
-    """Return the query of whom a segment serves."""
+    """Return the query of the token that a segment serves."""
     return sql.SQL(HOLDER).format(content=sql.Literal(content))
 
 
 async def look(connection: psycopg.AsyncConnection[dict[str, Any]], content: int) -> Facts:
-    """Return what a segment says, in the session that units are going to use: it has imported what they need then."""
+    """Return the facts of a segment, read in the session for units, which then has imported what they need."""
     cluster = await (await connection.execute(server_query(content))).fetchone() or {}
     segment = await (await connection.execute(segment_query(content, cluster))).fetchone() or {}
     return facts_of(content, cluster, segment["facts"])
 
 
 async def hold(connection: psycopg.AsyncConnection[dict[str, Any]], content: int, token: str) -> None:
-    """Have a segment serve a token and no other. Raises NotAllowed."""
+    """Make a segment serve a token and no other. Raises NotAllowed."""
     row = await (await connection.execute(holder_query(content))).fetchone()
     if check_holder(None if row is None else row["holder"], token):
         await connection.execute(hold_query(content, token))

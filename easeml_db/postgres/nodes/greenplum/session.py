@@ -21,7 +21,7 @@ from easeml_db.postgres.sessions.unit_session import Result
 
 
 class GreenplumUnitSession(NodeUnitSession):
-    """As on any node, but for the unit itself: its rows and its state are arguments of a query."""
+    """The session of a slot on any node, except that rows and state of a unit are arguments of a query."""
 
     _store: GreenplumStore
     _is_spoilt = False

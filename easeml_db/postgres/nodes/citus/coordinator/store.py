@@ -1,4 +1,4 @@
-"""The rows and states of a worker of Citus, in tables that are its own: it is asked through its coordinator."""
+"""The rows and states of a worker of Citus, in tables of its own, through the coordinator of its cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROWS_AT_ONCE, BYTES_AT_ONCE = 5_000, 1_000_000
 
 
 class CoordinatorStore(SegmentStore):
-    """A node with the extension easeml_segment, to which nobody but the coordinator of its cluster can connect."""
+    """A node with the extension easeml_segment that only the coordinator of its cluster can reach."""
 
     def __init__(self, connection: Connection, worker: CitusWorker) -> None:
         super().__init__(connection)
@@ -51,7 +51,7 @@ class CoordinatorStore(SegmentStore):
         return int(row["last"])
 
     async def make_ready(self) -> None:
-        """Have the worker's session import what units need."""
+        """Let the worker's session import what units need."""
         await self._rows(SETTINGS)
         await super().make_ready()
 

@@ -20,12 +20,12 @@ from easeml_db.postgres.nodes.nodes import connect_to
 
 
 class CoordinatorWork(NodeWork):
-    """As on any node, but for how what is said gets there."""
+    """The session on any node, except for the way of its statements."""
 
     store: CoordinatorStore
 
     async def unit(self, work: str, order: str, context: str) -> Fields:
-        """Do a unit there, which commits; return what it told."""
+        """Do a unit on the worker, which commits; return its result."""
         call = self.store.worker.unit(work, order, context)
         async with segment_errors(self.node):
             cursor = await self._watched(asyncio.ensure_future(self.connection.execute(call)))
@@ -55,7 +55,7 @@ class CoordinatorWork(NodeWork):
         return await self.store.worker_rows(text)
 
     async def _visit(self) -> None:
-        """Have the worker answer another session: that its coordinator does says nothing of it."""
+        """Let the worker answer another session: an answer of its coordinator would not prove that it runs."""
         store = await connect_to(self.node, "easeml looks", {})
         try:
             await store.states(0)
