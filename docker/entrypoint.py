@@ -150,7 +150,7 @@ def serve(kind: str, settings: Settings) -> NoReturn:
     finally:
         if server.is_running():
             server.stop_cluster()
-        if log.exists():  # recovery after a crash, say, is told where all is told
+        if log.exists():  # such as recovery after a crash, into the log of the container
             sys.stderr.write(log.read_text(encoding="utf-8", errors="replace"))
     configure(
         server.cluster, port=settings.port, socket_folder=settings.sockets, listen=settings.listen, socket_mode="0777",
@@ -161,8 +161,8 @@ def serve(kind: str, settings: Settings) -> NoReturn:
 
 
 def claim(folder: Path) -> None:
-    """Keep other containers away from this folder until this process and the server that it becomes have ended: what
-    PostgreSQL writes down, a number of a process, tells nothing about another container. Raises NotAllowed."""
+    """Keep other containers away from this folder until this process and the server that it becomes have ended: the
+    process number in PostgreSQL's pid file means nothing in another container. Raises NotAllowed."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -250,7 +250,7 @@ def set_password(connection: psycopg.Connection[Any], role: str, password: str) 
 
 
 def _end_on_signals() -> None:
-    """Let SIGTERM and SIGINT end this process in good order: process 1 takes no notice of them by itself."""
+    """Make SIGTERM and SIGINT end this process in good order, which process 1 ignores by default."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -270,7 +270,7 @@ def make_passwords(folder: Path) -> None:
 
 
 def choose_password(folder: Path, name: str, password: str) -> None:
-    """Keep a password that somebody chose; servers take it over at their next start. Raises InvalidArgument."""
+    """Store a password that was chosen; servers take it over at their next start. Raises InvalidArgument."""
     if name not in SECRETS:
         raise InvalidArgument(f"passwords: expected one of {', '.join(SECRETS)}, got {name!r}")
     if not password:
@@ -335,7 +335,7 @@ def check_health(kind: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say, and return the exit status; most of them never return."""
+    """Run the command in the arguments; return its exit status if it ends at all."""
     try:
         match arguments:
             case ["server" | "node" | "worker" | "citus" as kind]:

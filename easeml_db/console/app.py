@@ -109,7 +109,7 @@ def _enter(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | tu
 
 
 def _check_form(asked: Request, login: Login) -> None:
-    """Refuse a form that none of our pages sent."""
+    """Refuse a form that no page of the console sent."""
     if asked.method not in ("GET", "HEAD") and not is_same(asked.form.get("form_token"), login.form_token):
         abort(400, "This form is none of the console's, or its login has ended. Load the page again.")
 

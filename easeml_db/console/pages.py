@@ -158,7 +158,7 @@ def _given() -> str:
 
 
 def _answer(connection: Connection, task: Row, takes_picture: bool) -> dict[str, Any]:
-    """Return what easeml.infer answers for the input of the form. Raises InvalidArgument, InvalidData."""
+    """Return the answer of easeml.infer to the input of the form. Raises InvalidArgument, InvalidData."""
     value: bytes | Jsonb
     given = request.files.get("picture")
     if takes_picture and given is not None and given.filename:
@@ -186,7 +186,7 @@ def _example(task: Row) -> str:
 
 
 def _named_outputs(classes: list[str] | None, answer: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return classes with their probabilities, the most probable first; nothing where none come out."""
+    """Return classes with their probabilities, the most probable first; empty if the answer has none."""
     if classes is None:
         return []
     pairs = zip(classes, answer["output"], strict=True)

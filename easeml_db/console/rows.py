@@ -1,4 +1,4 @@
-"""What a role sees, read over a connection of that role, so that the console adds no rights of its own."""
+"""Rows that a role may see, read over a connection of that role: the console adds no rights."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def dsn_of_role(dsn: str, role: str, password: str) -> str:
 
 @contextmanager
 def connected(dsn: str) -> Iterator[Connection]:
-    """Open a connection of a role; the server's errors come out as the project's."""
+    """Open a connection of a role; raise the server's errors as the project's."""
     with connect_now(dsn, "easeml console") as connection:
         try:
             connection.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'")
@@ -70,7 +70,7 @@ def connected(dsn: str) -> Iterator[Connection]:
 
 
 def rows(connection: Connection, name: str, **values: object) -> list[Row]:
-    """Return all rows of a query in queries/console.sql; numbers that are none come out as None."""
+    """Return all rows of a query in queries/console.sql, with None for NaN and infinities."""
     records = connection.execute(queries("console")[name].encode(), values).fetchall()
     return [{key: _finite(value) for key, value in row.items()} for row in records]
 

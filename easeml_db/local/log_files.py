@@ -36,7 +36,7 @@ def last_lines(log: Path, n_lines: int = 5) -> str:
 
 
 class Tail:
-    """What is written into a log from now on, also after it has been shortened."""
+    """Lines that are written to a log from now on, also after it has been shortened."""
 
     def __init__(self, log: Path) -> None:
         self._log, self._begun = log, b""
@@ -61,7 +61,7 @@ class Tail:
 
 
 def keep_short(folder: Path) -> None:
-    """Look after the logs of a private server, and of its nodes, for as long as this process lives."""
+    """Keep the logs of a private server and of its nodes short, as long as this process lives."""
 
     def look() -> None:
         while True:

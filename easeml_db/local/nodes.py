@@ -31,7 +31,7 @@ def start_nodes(server: Embedded, names: Sequence[str]) -> None:
         facts = conninfo_to_dict(node.dsn(user=SERVICE_ROLE))
         sections += [f"[pg_{name}]", *(f"{key}={value}" for key, value in facts.items()), ""]
     if not (server.folder / SERVICES).exists():
-        server.stop_coordinator()  # one that runs was started without this file, and would never find it
+        server.stop_coordinator()  # a running coordinator was started without this file, and would never find it
     write_private(server.folder / SERVICES, "\n".join(sections))
     os.environ["PGSERVICEFILE"] = str(server.folder / SERVICES)
 

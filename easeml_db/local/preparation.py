@@ -1,4 +1,4 @@
-"""What a database needs before a coordinator can serve it: the extension, the coordinator's login role, and slots."""
+"""Prepares a database for a coordinator: the extension, the coordinator's login role, and slots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from easeml_db.postgres.nodes.node_installation import OWN_DDL
 from easeml_db.postgres.versions import update_extension
 
 SERVICE_ROLE = "easeml_service"
-# No schema of a tenant is looked into, and a coordinator that hangs within a transaction does not keep its locks.
+# The role searches no schema of a tenant, and a coordinator that hangs in a transaction loses its locks.
 SERVICE_SETTINGS = {"search_path": "pg_catalog, pg_temp", "idle_in_transaction_session_timeout": "'1min'"}
 
 # Slots are told apart from those of instances. Those that are alike keep what somebody gave them; threads that only

@@ -1,4 +1,4 @@
-"""Where a restore makes its database: beside the one that it will replace, marked by its name and a comment.
+"""Databases in which a restore works: beside the one to replace, marked by name and comment.
 
 A database without that comment belongs to somebody else, whatever its name. Only one restore at a time works in a
 cluster.
@@ -26,7 +26,7 @@ LOCK = "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('ease
 UNLOCK = "SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended('easeml restore', 0))"
 REMARK = """SELECT pg_catalog.shobj_description(d.oid, 'pg_database') AS remark FROM pg_catalog.pg_database d
     WHERE d.datname = %s"""
-# How to make a database like another, and what CREATE DATABASE would not make like it.
+# Options of CREATE DATABASE for a database like another, and settings that these options cannot copy.
 LIKE = """SELECT format('OWNER %%I ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg_catalog.pg_get_userbyid(d.datdba),
         pg_catalog.pg_encoding_to_char(d.encoding), d.datcollate, d.datctype) AS options,
     array_remove(ARRAY[

@@ -62,5 +62,5 @@ def drop_unfinished_roles(connection: Connection, roles: Mapping[str, DumpedRole
 
 
 def _known(connection: Connection) -> dict[str, bool]:
-    """Return all roles, and of each whether a restore made it that has not finished."""
+    """Return whether each role was made by a restore that has not finished, by name."""
     return {row["rolname"]: row["is_unfinished"] for row in connection.execute(ROLES, [MARK]).fetchall()}

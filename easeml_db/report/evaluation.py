@@ -1,4 +1,4 @@
-"""What the best trial answers for held-out rows, as small columns for charts and as lines of a table."""
+"""Answers of the best trial on held-out rows, as small columns for charts and as lines of a table."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _curves(curves: Iterable[Sequence[Row]], names: Mapping[str, str]) -> Column
 
 
 def _diagonal(name: str, columns: Columns) -> Columns:
-    """Return the ends of the line on which both axes say the same."""
+    """Return the ends of the line on which both axes have the same value."""
     if name != "residuals":
         return {"at": [0.0, 1.0]}
     seen = [value for column in columns.values() for value in column]

@@ -57,7 +57,7 @@ def _confusion(data: ChartData, frame: Frame) -> Any:
 
 
 def _square(name: str, data: ChartData, x_title: str, y_title: str) -> tuple[alt.X, alt.Y, Any]:
-    """Return both axes with the same ends, and a dashed line between them on which both say the same."""
+    """Return both axes with the same ends, and a dashed line on which both have the same value."""
     scale = alt.Scale(domain=data.datasets[f"{name}_diagonal"]["at"], nice=False)
     x = alt.X().scale(scale).axis(alt.Axis(title=x_title, tickCount=6))
     y = alt.Y().scale(scale).axis(alt.Axis(title=y_title, tickCount=6))

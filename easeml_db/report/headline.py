@@ -27,7 +27,7 @@ def headline(rows: RunRows) -> str:
 
 
 def gantt_note(data: ChartData) -> str:
-    """Return how to read the Gantt chart."""
+    """Return the note that explains the Gantt chart."""
     note = "Colour: trial. Height: tall is training, middle validation, low test."
     if data.figures.n_retried_units:
         note += " Red outline: recorded by a later attempt."

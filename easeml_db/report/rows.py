@@ -1,4 +1,4 @@
-"""What a report is made from: rows of the views, as sql/queries/report.sql reads them."""
+"""The input of a report: rows of the views, as sql/queries/report.sql reads them."""
 
 from __future__ import annotations
 

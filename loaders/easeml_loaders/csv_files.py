@@ -206,7 +206,7 @@ class _Settling:
             self._guesses = tuple(kind for kind in self._guesses if _is_all(kind, present))
 
     def settled(self, file: CsvFile) -> SettledColumn:
-        """Return what became of the column."""
+        """Return the settled column."""
         element = self._guesses[0] if self._has_values else "text"
         words = (
             Counter() if element == "text" else Counter({w: n for w, n in self._words.items() if w not in file.nulls})

@@ -28,7 +28,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 
 def can_fork() -> bool:
-    """Return whether this machine has processes that are forked."""
+    """Return whether this machine can fork processes."""
     return hasattr(os, "fork")
 
 

@@ -21,13 +21,13 @@ from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 
 MANY_PICTURES = 500
-"""From so many on further processes pay: each takes some milliseconds to begin."""
+"""From here on, further processes pay: each takes some milliseconds to start."""
 MOST_PROCESSES = 8
 PART_BYTES = CHUNK_BYTES // 4
 MOST_FILE_BYTES = 1 << 16
-"""Of a picture that is unpacked together with others."""
+"""Largest file of a picture that is unpacked together with others."""
 TOGETHER_BYTES = 8 << 20
-"""Of the files that are unpacked together: a folder of large files of small pictures would fill the memory."""
+"""Bytes of files that are unpacked together: a folder of large files of small pictures would fill the memory."""
 
 Names: TypeAlias = Sequence[tuple[str, str]]
 
@@ -77,7 +77,7 @@ def _kept(part: Names, read: Read, form: Wanted, skipped: Skipped) -> Iterator[i
 
 
 def _read_all(folder: Path, parts: Sequence[Names], form: Wanted) -> Iterator[Read]:
-    """Yield what the files of each part hold, in their order; a few parts are read ahead."""
+    """Yield the pictures of each part, in order; a few parts are read ahead."""
     n_processes = min(os.cpu_count() or 1, MOST_PROCESSES, len(parts))
     if n_processes < 2 or sum(map(len, parts)) < MANY_PICTURES or not can_fork():
         yield from (read_part(folder, part, form) for part in parts)
@@ -140,7 +140,7 @@ def _read_pictures(pixels: NDArray[np.uint8], place: Place, names: Sequence[str]
 
 
 def _contents(place: Place, names: Sequence[str]) -> Iterator[tuple[slice, list[bytes]]]:
-    """Yield what is in small files, in their order, so many at once that memory holds them, with their places."""
+    """Yield the contents of small files in order, as many at once as memory holds, with their places."""
     contents: list[bytes] = []
     start = n_bytes = 0
     for name in names:

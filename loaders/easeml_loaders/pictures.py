@@ -69,7 +69,7 @@ def strictly() -> Iterator[None]:
 
 
 def pixels_of(path: Path, form: Wanted) -> bytes:
-    """Return what `read_picture` returns, within `strictly`."""
+    """Do the work of `read_picture`, within `strictly`."""
     from PIL import Image
 
     height, width, channels = form.shape

@@ -50,7 +50,7 @@ class Forecasts(OwnTurns):
             run_id = await self._due(session, began)
             if run_id is not None:
                 await self._record(session, run_id)
-        except EasemlError:  # a timeout, locked rows, no server: the next turn begins anew
+        except EasemlError:  # a timeout, locked rows, no server: the next turn tries again
             await self._leave()
             if run_id is not None:
                 self._resting[run_id] = began + self._cadence.failed_seconds

@@ -28,7 +28,7 @@ class OwnTurns(ABC):
         self._keeping = background.begin(self._keep())
 
     async def close(self) -> None:
-        """Take no more."""
+        """Stop taking turns."""
         if self._keeping is not None:
             self._keeping.cancel()
         await self._leave()

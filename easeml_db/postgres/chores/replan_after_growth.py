@@ -26,6 +26,6 @@ class GrownTables(OwnTurns):
         began = time.monotonic()
         try:
             await (await self._session()).row("analyse_grown")
-        except EasemlError:  # locked rows, no server: the next check begins anew
+        except EasemlError:  # locked rows, no server: the next check tries again
             await self._leave()
         return max(LOOK_SECONDS, RESTS * (time.monotonic() - began))

@@ -22,7 +22,7 @@ class ClusterWatch:
         self._session: psycopg.AsyncConnection[dict[str, Any]] | None = None
 
     async def given_up(self, pids: Mapping[int, int]) -> dict[int, float]:
-        """Return none: who does not answer keeps this waiting, and that is what its caller counts."""
+        """Return no slot: a coordinator that does not answer keeps this call waiting, and the caller measures that."""
         if pids:
             try:
                 if self._session is None or self._session.closed:

@@ -34,7 +34,7 @@ class Reading(Protocol):
     tables: Tables
 
     def read(self) -> AbstractAsyncContextManager[None]:
-        """Check that what is read in the block was the tables named, all the while. Raises RowsHeld."""
+        """Check that the tables keep their places while the block reads them. Raises RowsHeld."""
 
 
 class Engine:

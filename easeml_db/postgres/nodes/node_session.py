@@ -68,7 +68,7 @@ class _Unit(NamedTuple):
 
 
 def _known(unit: dict[str, Any], state: dict[str, Any]) -> KnownState:
-    """Return a state of a unit's trial as it has to be."""
+    """Return the state of a unit's trial that the node must have."""
     return KnownState(state["checkpoint_id"], unit["trial_id"], state["n_bytes"], state["sha256"])
 
 
@@ -120,7 +120,7 @@ class NodeUnitSession:
             if isinstance(problem, OutOfSpace):
                 self._cache.make_room(json.loads(text)["lease_number"])
             raise problem from error
-        except ServerUnavailable as error:  # in the midst of a transfer: the unit is blameless, and runs again
+        except ServerUnavailable as error:  # in a transfer: the unit is blameless, and runs again
             raise SlotLost(str(error)) from error
 
     async def cancel(self) -> None:
@@ -190,7 +190,7 @@ class NodeUnitSession:
         return result
 
     def _check_cancelled(self) -> None:
-        """Raise SlotLost where a cancel has come between two statements."""
+        """Raise SlotLost if a cancel came between two statements."""
         if self._is_cancelled:
             raise SlotLost("the unit was cancelled")
 
@@ -276,7 +276,7 @@ class NodeUnitSession:
             return await self._one(self._control, RECORD_TRAINING, text, hop, text, started_at, said, None)
 
     async def _keep_here(self, state: KnownState, tenant: str) -> None:
-        """Copy a new state to the control server. Raises SlotLost where the node sends other bytes than it said."""
+        """Copy a new state to the control server. Raises SlotLost if the node sends other bytes than it reported."""
         try:
             n_bytes = await fetch_state(self._store, self._control, state, tenant)
         except CorruptCheckpoint as error:

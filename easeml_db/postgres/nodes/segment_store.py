@@ -149,11 +149,11 @@ class SegmentStore(ControlSource):
         return bool(await soon(self._rows(HAS_PART, part.dataset_id, part.split, part.partition_number)))
 
     async def begin_dataset(self, dataset_id: int, encoder: str) -> None:
-        """Note the encoder of a dataset, which may be noted already."""
+        """Record the encoder of a dataset, unless it is recorded already."""
         await self._rows(NEW_DATASET, dataset_id, encoder)
 
     async def begin_part(self, part: Part, encoder: str) -> bool:
-        """Note that the rows of a part are here; return False where they are already."""
+        """Record that the rows of a part are here; return False if they are already."""
         await self.begin_dataset(part.dataset_id, encoder)
         return bool(await self._rows(NEW_PARTITION, part.dataset_id, part.split, part.partition_number))
 

@@ -162,7 +162,7 @@ class _StuckRank(Exception):
 def most_telling(failures: list[EasemlError]) -> EasemlError | None:
     """Return a trial's own error before that of a lost slot, and of these the first that says how it was lost."""
     others = [error for error in failures if not isinstance(error, SlotLost)]
-    lost = [error for error in failures if error.detail is None]  # a detail says that another rank is gone
+    lost = [error for error in failures if error.detail is None]  # with one, it reports only another rank
     return next(iter(others or lost or failures), None)
 
 

@@ -30,7 +30,7 @@ WATCH_SECONDS = 5.0
 
 
 class NodeWatch:
-    """Looks after the units on a node. One that cannot be asked for the lease of a unit has all its slots given up."""
+    """Watches the units on a node. All slots are given up if the node has not answered for the lease of a unit."""
 
     def __init__(self, node: Node, unit_lease_seconds: float) -> None:
         self._stuck = node.kind.watch(node_dsn(node.service), unit_lease_seconds)

@@ -98,7 +98,7 @@ class Changes:
         for run_id in changed[:MAX_RUNS_AT_ONCE]:
             self._deliver(RunChanged(run_id))
         left = set(changed[MAX_RUNS_AT_ONCE:])
-        # What is left is compared again with what was known of it.
+        # The next poll compares these runs with their former rows again.
         left_runs = {run_id: seen for run_id, seen in self._runs.items() if run_id in left}
         reported = {run_id: seen for run_id, seen in now.items() if run_id not in left}
         self._runs = left_runs | reported

@@ -18,7 +18,7 @@ NONE_MET: frozenset[int] = frozenset()  # one shared object, so that the garbage
 
 @dataclass(frozen=True)
 class ArchitectureFacts:
-    """What trainers say of architectures, as query architecture_facts describes it; `varying` is a JSON object."""
+    """Facts of trainers about architectures, by query architecture_facts; `varying` is a JSON object."""
 
     joint: frozenset[str]
     whole: frozenset[str]

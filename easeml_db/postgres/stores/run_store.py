@@ -43,7 +43,7 @@ class PostgresRuns:
         return await self._run_of(rows)
 
     async def read_again(self, known: Run) -> Run | None:
-        """Return an open run, of which trials that have no unit to run, and had none, are as they were known."""
+        """Return an open run; trials that neither have nor had a unit to run are taken from the known run."""
         had_units = [trial.trial_id for trial in known.trials if trial.status in RUNNABLE]
         rows = (await self._rows([known.run_id], had_units))[known.run_id]
         if rows.run is not None and (rows.run["n_resumes"] != known.n_resumes or rows.run["is_ending"]):
@@ -62,8 +62,8 @@ class PostgresRuns:
         return await convert(len(rows.trials), lambda: run_of(rows, facts))
 
     async def _read_facts(self) -> ArchitectureFacts:
-        """Return what trainers say of architectures; asked once, in a session of its own: its process loads the package
-        that trains, and ends here.
+        """Return the facts of trainers about architectures, read once in a separate session: its process loads the
+        package that trains, and ends here.
         """
         if self._facts is None:
             session = StoreSession(self._session.dsn, "easeml coordinator (architectures)")
@@ -125,5 +125,5 @@ class PostgresRuns:
 
 
 def _text(message: str) -> str:
-    """Return a message as a column can hold it, whatever rows it speaks of."""
+    """Return a message that a column can hold: shortened, without NUL and lone surrogates."""
     return message[:MAX_MESSAGE].replace("\0", "").encode(errors="replace").decode()

@@ -87,7 +87,7 @@ def _errors_of_ours() -> Iterator[None]:
 
 
 async def _fetched(cursor: psycopg.AsyncCursor[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return all rows; of very many, others have their turn in between."""
+    """Return all rows; between pages of very many, other tasks get their turn."""
     rows = page = await cursor.fetchmany(ROWS_AT_ONCE)
     while len(page) == ROWS_AT_ONCE:
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """Tables of Citus clusters among the sources: any worker knows where all shards lie, so one is asked for each table.
 
-They are resolved each time something begins on them: a packing, a refresh, a prediction. A shard that moves while it is
-read stays readable where it was, and whoever began on it begins anew.
+Each packing, refresh and prediction resolves them anew. A shard that moves while it is read stays readable at its old
+place, and the reader starts again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ReadShards:
         try:
             yield
         except EasemlError:
-            await self._check()  # a shard that has left its worker is no table there
+            await self._check()  # a shard that has left its worker has no table there
             raise
         await self._check()
 

@@ -1,7 +1,7 @@
 """Differences between the servers of Greenplum's line.
 
-Greenplum 6 and Greengage 6 are PostgreSQL 9.4, Greenplum 7 and its successors are 12, Cloudberry is 14. Products count
-their versions each for itself, so what a server understands is told by its PostgreSQL.
+Greenplum 6 and Greengage 6 are PostgreSQL 9.4, Greenplum 7 and its successors are 12, Cloudberry is 14. Each
+product numbers its versions differently, so the version of PostgreSQL decides.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class GreenplumUnitSession(NodeUnitSession):
         raise error
 
     async def _worked(self, procedure: str, text: str, opened: dict[str, Any]) -> str:
-        """Do a unit; return what it told, once its state is where others read it.
+        """Do a unit; return its result once its state is where others read it.
 
         When a segment has crashed, sessions of the cluster go on without their temporary tables: no trial is to blame.
         """

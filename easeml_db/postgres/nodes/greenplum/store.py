@@ -126,7 +126,7 @@ class GreenplumStore:
         """Do nothing: what was registered is in the context of each unit."""
 
     async def receive(self, source: Connection, arrival: Arrival) -> int:
-        """Copy what arrives from a source; return the bytes."""
+        """Copy a transfer from a source; return the bytes."""
         return await copy_rows(source, self._connection, arrival.query, arrival.into)
 
     async def has_part(self, part: Part) -> bool:
@@ -134,12 +134,12 @@ class GreenplumStore:
         return bool(await self._rows(HAS_PART, **_values(part)))
 
     async def begin_dataset(self, dataset_id: int, encoder: str) -> None:
-        """Note the encoder of a dataset, which may be noted already."""
+        """Record the encoder of a dataset, unless it is recorded already."""
         if not await self._rows(HAS_DATASET, dataset=dataset_id):
             await self._execute(NEW_DATASET, key=self.segment.key, dataset=dataset_id, encoder=encoder.encode())
 
     async def begin_part(self, part: Part, encoder: str) -> bool:
-        """Note, in a transaction, that the rows of a part are here; return False where they are already."""
+        """Record, in a transaction, that the rows of a part are here; return False if they are already."""
         if await self.has_part(part):
             return False
         await self.begin_dataset(part.dataset_id, encoder)

@@ -56,20 +56,16 @@ class CoordinatorStore(SegmentStore):
         await super().make_ready()
 
     async def receive(self, source: Connection, arrival: Arrival) -> int:
-        """Write what arrives from a source, some rows at a time; return the bytes. A COPY would end on the coordinator.
+        """Write the rows of a transfer, some at a time; return the bytes. A COPY would end on the coordinator.
 
-        The types of what arrives have to be known."""
+        The transfer must name its types."""
         n_bytes, n_written = 0, 0
         rows: list[Row] = []
         async with copying(source.cursor().copy(sql.SQL(OUT).format(arrival.query))) as arriving:
             arriving.set_types(arrival.types)
             while row := await soon(arriving.read_row()):
-                rows.append(
-                    [
-                        place_of(value) if kind == "tid" else value
-                        for value, kind in zip(row, arrival.types, strict=True)
-                    ]
-                )
+                typed = zip(row, arrival.types, strict=True)
+                rows.append([place_of(value) if kind == "tid" else value for value, kind in typed])
                 n_bytes += sum(len(value) for value in row if isinstance(value, bytes))
                 if len(rows) == ROWS_AT_ONCE or n_bytes - n_written >= BYTES_AT_ONCE:
                     await self._write(arrival.into, rows)
@@ -81,7 +77,7 @@ class CoordinatorStore(SegmentStore):
     async def _write(self, into: sql.Composable, rows: list[Row]) -> None:
         query, values = self.worker.written(into, rows)
         row = await (await soon(self._connection.execute(query, values, prepare=False))).fetchone()
-        if row is None or row["found"] != len(rows):  # the key has no row: its worker was asked for nothing
+        if row is None or row["found"] != len(rows):  # the key has no row, so Citus asked no worker
             raise SlotLost(f"worker {self.worker.group} of its cluster did not write what was sent to it")
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
@@ -90,7 +86,7 @@ class CoordinatorStore(SegmentStore):
         return bool(await soon(self._rows_of(self._new_state(state, lease_number))))
 
     async def collect(self, checkpoint_ids: Collection[int], lease_number: int) -> None:
-        """Remove states; no VACUUM passes the coordinator, so their room is used again when the worker sees to it."""
+        """Remove states. No VACUUM passes the coordinator, so the worker's autovacuum frees their room."""
         await self._rows(COLLECT, list(checkpoint_ids), lease_number)
 
     def _asked(self, query: sql.Composable, columns: LiteralString) -> sql.Composed:
