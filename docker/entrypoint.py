@@ -33,7 +33,7 @@ from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.private_files import write_private
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.connection import connect_now
-from easeml_db.postgres.nodes.node_installation import OWN_DDL
+from easeml_db.postgres.nodes.node_installation import LOCAL_DDL
 
 SECRETS = {"superuser": 0o400, "service": 0o440}
 """Passwords by the name of their file: of the superuser for its owner alone, of the coordinator for its group, too."""
@@ -210,7 +210,7 @@ def _prepare(kind: str, server: Embedded, settings: Settings, passwords: Mapping
             str(error), detail=error.detail, hint="Take the image that the volume was made with, or an empty volume."
         ) from error
     with connect_now(server.dsn()) as connection:
-        connection.execute(OWN_DDL)
+        connection.execute(LOCAL_DDL)
         set_password(connection, SUPERUSER, passwords["superuser"])
         set_password(connection, SERVICE_ROLE, passwords["service"])
         if kind == "server":

@@ -20,7 +20,7 @@ Connection = psycopg.Connection[dict[str, Any]]
 Row = dict[str, Any]
 NO_FILE = "/dev/null/none"
 """No password file and no certificate: the driver would read those in the home of the console's owner."""
-OWN_NOTHING = {"passfile": NO_FILE, "sslcert": NO_FILE, "sslkey": NO_FILE, "gssencmode": "disable"}
+NO_OWNER_FILES = {"passfile": NO_FILE, "sslcert": NO_FILE, "sslkey": NO_FILE, "gssencmode": "disable"}
 NO_TICKETS = {"require_auth": "!gss,!sspi"} if psycopg.pq.version() >= 160_000 else {}
 """Of Kerberos, with which a server would take every user for the owner; older drivers cannot say so."""
 STATEMENT_TIMEOUT = "20s"
@@ -54,7 +54,7 @@ def dsn_of_role(dsn: str, role: str, password: str) -> str:
         raise InvalidArgument("expected the name of a role, and no NUL in it or in the password")
     given = {name: value for name, value in conninfo_to_dict(dsn).items() if name not in OF_OTHERS}
     tickets = {} if "PGREQUIREAUTH" in os.environ else NO_TICKETS  # an owner who demands something may demand more
-    login = {"user": role, **OWN_NOTHING, **({"password": password} if password else {})}
+    login = {"user": role, **NO_OWNER_FILES, **({"password": password} if password else {})}
     return make_conninfo(**{**tickets, **given, **login})  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.private_files import write_private
 from easeml_db.local.server import DATABASE, Embedded
 from easeml_db.postgres.connection import connect_now
-from easeml_db.postgres.nodes.node_installation import OWN_DDL
+from easeml_db.postgres.nodes.node_installation import LOCAL_DDL
 from easeml_db.postgres.versions import update_extension
 
 SERVICES = "pg_service.conf"
@@ -68,7 +68,7 @@ def prepare_node(node: Embedded) -> None:
     """Create database, extension and the coordinator's role on a node, where they are missing; update the extension."""
     prepare_roles(node)
     with connect_now(node.dsn()) as connection:
-        connection.execute(OWN_DDL)
+        connection.execute(LOCAL_DDL)
         connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
         update_extension(connection, "easeml_segment")
         connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(SERVICE_ROLE)))

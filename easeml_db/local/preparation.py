@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from easeml_db.local.processes import available_cores
-from easeml_db.postgres.nodes.node_installation import OWN_DDL
+from easeml_db.postgres.nodes.node_installation import LOCAL_DDL
 from easeml_db.postgres.versions import update_extension
 
 SERVICE_ROLE = "easeml_service"
@@ -36,7 +36,7 @@ def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None
     """Create the extension, the coordinator's login role and the slots, where they are missing; change the number of
     slots if it is given and another.
     """
-    connection.execute(OWN_DDL)
+    connection.execute(LOCAL_DDL)
     connection.execute("CREATE EXTENSION IF NOT EXISTS easeml CASCADE")
     update_extension(connection)
     if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [SERVICE_ROLE]).fetchall():

@@ -43,7 +43,7 @@ trial_option = click.option("--trial", "trial_id", type=int, help="The trial (de
 split_option = click.option(
     "--split", type=click.Choice(["test", "validation"]), help="Which held-out rows (default: test)."
 )
-OWN_OPTIONS: Mapping[str, Decorate] = {
+TABLE_OPTIONS: Mapping[str, Decorate] = {
     "threshold": click.option(
         "--threshold",
         type=float,
@@ -57,8 +57,8 @@ OWN_OPTIONS: Mapping[str, Decorate] = {
 @click.command()
 @click.argument("dataset")
 @trial_option
-@OWN_OPTIONS["threshold"]
-@OWN_OPTIONS["positive"]
+@TABLE_OPTIONS["threshold"]
+@TABLE_OPTIONS["positive"]
 @dsn_option
 @json_option
 def evaluate(dataset: str, trial_id: int | None, dsn: str | None, as_json: bool, **options: Any) -> None:
@@ -77,7 +77,7 @@ def _table_command(name: str) -> click.Command:
             table = call_rows(connection, function, dataset, trial_id=trial_id, **options)
         print_rows(table, as_json=as_json, empty="There is nothing to show: all rows are of one class.")
 
-    options = [click.argument("dataset"), trial_option, split_option, *(OWN_OPTIONS[option] for option in own_options)]
+    options = [click.argument("dataset"), trial_option, split_option, *map(TABLE_OPTIONS.__getitem__, own_options)]
     decorated: Any = show
     for decorate in reversed([*options, dsn_option, json_option]):
         decorated = decorate(decorated)

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from easeml_db.errors import EasemlError
-from easeml_db.postgres.chores.repeated_chores import LOOK_SECONDS, OwnTurns
+from easeml_db.postgres.chores.repeated_chores import LOOK_SECONDS, RepeatedChore
 from easeml_db.postgres.stores.store_session import StoreSession
 
 RESTS = 4  # times as long as the forecast took
@@ -32,7 +32,7 @@ class Cadence:
     failed_seconds: float = 300.0
 
 
-class Forecasts(OwnTurns):
+class Forecasts(RepeatedChore):
     """Forecasts runs, one at a time."""
 
     def __init__(self, leading: StoreSession, cadence: Cadence | None = None) -> None:

@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.errors import EasemlError
 from easeml_db.postgres import background
-from easeml_db.postgres.chores.repeated_chores import OwnTurns
+from easeml_db.postgres.chores.repeated_chores import RepeatedChore
 from easeml_db.postgres.chores.work_slots import SHORT_SECONDS, Change, Places, change_of
 from easeml_db.postgres.stores.store_session import StoreSession
 
@@ -42,7 +42,7 @@ class Step:
     work: asyncio.Task[None] | None = None
 
 
-class Refreshes(OwnTurns):
+class Refreshes(RepeatedChore):
     """Looks for datasets that are due, every few seconds."""
 
     def __init__(self, leading: StoreSession, *, short_seconds: float = SHORT_SECONDS) -> None:

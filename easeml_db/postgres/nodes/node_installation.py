@@ -11,7 +11,7 @@ from easeml_db.postgres.versions import update_extension
 
 Connection = psycopg.Connection[dict[str, Any]]
 # A node of a Citus cluster keeps our extensions to itself; other servers ignore this setting.
-OWN_DDL = "SELECT set_config('citus.enable_ddl_propagation', 'off', false)"
+LOCAL_DDL = "SELECT set_config('citus.enable_ddl_propagation', 'off', false)"
 ROLE = "SELECT rolname::text AS name, rolsuper AS is_superuser FROM pg_catalog.pg_roles WHERE rolname = %s"
 
 
@@ -35,7 +35,7 @@ def check_installer(service: str, connection: Connection, grant: str | None) -> 
 
 def install_segment(service: str, connection: Connection) -> None:
     """Create the extension of a node, or bring it to this version. Raises VersionMismatch."""
-    connection.execute(OWN_DDL)
+    connection.execute(LOCAL_DDL)
     connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
     update_segment(service, connection)
 

@@ -67,7 +67,7 @@ class _Unit(NamedTuple):
     hop: str | None
 
 
-def _known(unit: dict[str, Any], state: dict[str, Any]) -> KnownState:
+def _needed(unit: dict[str, Any], state: dict[str, Any]) -> KnownState:
     """Return the state of a unit's trial that the node must have."""
     return KnownState(state["checkpoint_id"], unit["trial_id"], state["n_bytes"], state["sha256"])
 
@@ -211,17 +211,15 @@ class NodeUnitSession:
         if state is None:
             return None
         landed = await self._cache.arrived(state["checkpoint_id"])
-        known_state = _known(unit, state)
-        if await has_state(self._store, known_state):
+        needed = _needed(unit, state)
+        if await has_state(self._store, needed):
             return landed
-        return await self._fetch(unit, text, state, known_state)
+        return await self._fetch(unit, text, state, needed)
 
     async def _rows_of(self, segment_id: int) -> NodeRows:
         return (await self._find_cache(self._control, segment_id)).rows
 
-    async def _fetch(
-        self, unit: dict[str, Any], text: str, state: dict[str, Any], known_state: KnownState
-    ) -> Hop | None:
+    async def _fetch(self, unit: dict[str, Any], text: str, state: dict[str, Any], needed: KnownState) -> Hop | None:
         """Bring a state that is not on the node; return how it came, or None if it arrived by itself meanwhile."""
         lease_number, began = unit["lease_number"], time.monotonic()
         sources: list[tuple[int, int]] = []
@@ -229,8 +227,8 @@ class NodeUnitSession:
         async def bring(cache: NodeCache) -> None:
             if cache is self._cache:
                 raise NotFound("it was looked for there")
-            n_bytes = await cache.send(self._store, known_state, lease_number)
-            if not await has_state(self._store, known_state):
+            n_bytes = await cache.send(self._store, needed, lease_number)
+            if not await has_state(self._store, needed):
                 raise NotFound("it has another one under that number")
             sources.append((cache.node.segment_id, n_bytes))
 
@@ -238,7 +236,7 @@ class NodeUnitSession:
             await found_on_a_node(self._control, text, self._caches, state["segments"], bring)
         else:
             source = ControlSource(self._control)
-            sources.append((HERE, await bring_state(source, self._store, known_state, lease_number)))
+            sources.append((HERE, await bring_state(source, self._store, needed, lease_number)))
         ((segment_id, n_bytes),) = sources
         if not n_bytes:
             return None
@@ -264,7 +262,7 @@ class NodeUnitSession:
     async def _record_training(self, unit: _Unit, opened: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         order, text, hop = unit
         # The number is the one that was ordered, whatever the node says.
-        state = _known(order, {**result, "checkpoint_id": opened["new_checkpoint_id"]})
+        state = _needed(order, {**result, "checkpoint_id": opened["new_checkpoint_id"]})
         said = json.dumps({**result, "checkpoint_id": state.checkpoint_id})
         segment_id, started_at = self._cache.node.segment_id, opened["started_at"]
         if not ends_epoch(order, opened):
@@ -286,11 +284,11 @@ class NodeUnitSession:
 
     def _push(self, unit: dict[str, Any], state: dict[str, Any], segment_ids: list[int]) -> None:
         """Send the state ahead to the trial's next node, and to nodes that keep copies."""
-        lease_number, known_state = unit["lease_number"], _known(unit, state)
+        lease_number, needed = unit["lease_number"], _needed(unit, state)
         self._cache.recorded(lease_number)
         for target in (self._caches.get(segment_id) for segment_id in segment_ids):
             if target is not None and target is not self._cache:
-                self._cache.push(target, known_state, lease_number)
+                self._cache.push(target, needed, lease_number)
 
     @staticmethod
     async def _one(connection: Connection, statement: str, *values: object) -> dict[str, Any]:

@@ -120,17 +120,17 @@ def unreachable(service: str, text: str | None = None) -> ServerUnavailable:
 
 def look_at(node: Node) -> Facts:
     """Return the facts that a node reports. Raises the reason if it cannot be used."""
-    facts = asyncio.run(_asked(node, lambda store: store.facts()))
+    facts = asyncio.run(_answer(node, lambda store: store.facts()))
     check_facts(node.service, facts, node.kind)
     return facts
 
 
 def hold(node: Node) -> None:
     """Make the node serve this segment and no other. Raises NotAllowed if it serves another."""
-    asyncio.run(_asked(node, lambda store: store.hold(node.token)))
+    asyncio.run(_answer(node, lambda store: store.hold(node.token)))
 
 
-async def _asked(node: Node, ask: Callable[[NodeStore], Awaitable[T]]) -> T:
+async def _answer(node: Node, ask: Callable[[NodeStore], Awaitable[T]]) -> T:
     """Open a session about a node for a block; raise its errors as the project's."""
     try:
         store = await connect_to(node, "easeml segments", {})

@@ -35,7 +35,7 @@ MOST_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestKind:
     """A kind of request: the statements that pick, open, list and fail one, and the function that does it."""
 
     next_one: str
@@ -45,13 +45,13 @@ class Asked:
     do: Callable[[str, Fields, int], Awaitable[None]]
 
 
-def packings(sessions: KeptSessions) -> Asked:
+def packings(sessions: KeptSessions) -> RequestKind:
     """Return the kind of request that makes a dataset. `sessions`: kept from earlier packings."""
 
     async def do(dsn: str, request: Fields, lease_number: int) -> None:
         await pack_dataset(dsn, request, lease_number, sessions)
 
-    return Asked(
+    return RequestKind(
         f"SELECT easeml.next_packing(%s::name[]) AS told, {HAS_NODES}",
         "SELECT easeml.open_packing(%s) AS told",
         "SELECT easeml.wanted_packings() AS numbers",
@@ -60,13 +60,13 @@ def packings(sessions: KeptSessions) -> Asked:
     )
 
 
-def node_jobs(in_use: StatesInUse) -> Asked:
+def node_jobs(in_use: StatesInUse) -> RequestKind:
     """Return the kind of request that is no packing. `in_use`: states that no sweep of a node removes."""
 
     async def do(dsn: str, job: Fields, lease_number: int) -> None:
         await do_job(dsn, job, lease_number, in_use)
 
-    return Asked(
+    return RequestKind(
         f"SELECT easeml.next_node_job(%s::name[]) AS told, {HAS_NODES}",
         "SELECT easeml.open_node_job(%s) AS told",
         "SELECT easeml.wanted_node_jobs() AS numbers",
@@ -118,8 +118,8 @@ class Requests:
 class NodeWorker:
     """Picks requests as long as this process holds the lease, which the leading session knows."""
 
-    def __init__(self, requests: Requests, asked: Asked) -> None:
-        self._requests, self._asked = requests, asked
+    def __init__(self, requests: Requests, kind: RequestKind) -> None:
+        self._requests, self._kind = requests, kind
         self._leading = requests.leading
         self._keeping: asyncio.Task[None] | None = None
         self._at_work: dict[int, _Work] = {}
@@ -154,13 +154,13 @@ class NodeWorker:
         """Cancel requests that nobody wants any more, and begin the next; return how many are under way."""
         self._at_work = {number: work for number, work in self._at_work.items() if not work.task.done()}
         if self._at_work:
-            still_wanted = set((await self._requests.row(self._asked.wanted))["numbers"])
+            still_wanted = set((await self._requests.row(self._kind.wanted))["numbers"])
             for number, work in self._at_work.items():
                 if number not in still_wanted:
                     work.cancel(asyncio.get_running_loop().time())
         while len(self._at_work) < MOST_AT_ONCE:
             busy = [work.tenant for work in self._at_work.values()]
-            row = await self._requests.row(self._asked.next_one, busy)
+            row = await self._requests.row(self._kind.next_one, busy)
             request: Fields | None = row["told"]
             self._has_nodes = row["has_nodes"]
             if request is None:
@@ -172,11 +172,11 @@ class NodeWorker:
         """Do one request, and record what is in the way."""
         lease_number, seconds = self._leading.lease_number, None
         try:
-            request = (await self._requests.row(self._asked.opened, number))["told"]
+            request = (await self._requests.row(self._kind.opened, number))["told"]
             if request is not None:
                 seconds = request["seconds"]
                 async with asyncio.timeout(seconds):
-                    await self._asked.do(self._leading.dsn, request, lease_number)
+                    await self._kind.do(self._leading.dsn, request, lease_number)
         except StaleLease:
             return
         except TimeoutError:
@@ -198,4 +198,4 @@ class NodeWorker:
         detail = problem.detail if is_final else None
         texts = {"sqlstate": problem.sqlstate, "message": str(problem), "detail": detail, "hint": problem.hint}
         printable = {name: text and text.replace("\0", "") for name, text in texts.items()}
-        await self._requests.row(self._asked.note, number, Jsonb(printable), is_final, lease_number)
+        await self._requests.row(self._kind.note, number, Jsonb(printable), is_final, lease_number)

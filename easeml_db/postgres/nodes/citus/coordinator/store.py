@@ -39,11 +39,11 @@ class CoordinatorStore(SegmentStore):
 
     def chunks_of(self, checkpoint_id: int) -> sql.Composable:
         """Return the query of a state's bytes in their order."""
-        return self._asked(super().chunks_of(checkpoint_id), CHUNK_COLUMNS)
+        return self._on_worker(super().chunks_of(checkpoint_id), CHUNK_COLUMNS)
 
     def blocks_of(self, part: Part, first: int, last: int) -> sql.Composable:
         """Return the query of some blocks of a part."""
-        return self._asked(super().blocks_of(part, first, last), BLOCK_COLUMNS)
+        return self._on_worker(super().blocks_of(part, first, last), BLOCK_COLUMNS)
 
     async def last_block(self, part: Part) -> int:
         """Return the number of the last block of a part, -1 where it has none."""
@@ -89,7 +89,7 @@ class CoordinatorStore(SegmentStore):
         """Remove states. No VACUUM passes the coordinator, so the worker's autovacuum frees their room."""
         await self._rows(COLLECT, list(checkpoint_ids), lease_number)
 
-    def _asked(self, query: sql.Composable, columns: LiteralString) -> sql.Composed:
+    def _on_worker(self, query: sql.Composable, columns: LiteralString) -> sql.Composed:
         return self.worker.asked(query.as_string(self._connection), columns)
 
     async def _rows(self, statement: LiteralString, *values: object) -> list[dict[str, Any]]:
