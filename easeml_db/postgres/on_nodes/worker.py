@@ -35,7 +35,7 @@ MOST_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class RequestKind:
+class Asked:
     """A kind of request: the statements that pick, open, list and fail one, and the function that does it."""
 
     next_one: str
@@ -45,13 +45,13 @@ class RequestKind:
     do: Callable[[str, Fields, int], Awaitable[None]]
 
 
-def packings(sessions: KeptSessions) -> RequestKind:
+def packings(sessions: KeptSessions) -> Asked:
     """Return the kind of request that makes a dataset. `sessions`: kept from earlier packings."""
 
     async def do(dsn: str, request: Fields, lease_number: int) -> None:
         await pack_dataset(dsn, request, lease_number, sessions)
 
-    return RequestKind(
+    return Asked(
         f"SELECT easeml.next_packing(%s::name[]) AS told, {HAS_NODES}",
         "SELECT easeml.open_packing(%s) AS told",
         "SELECT easeml.wanted_packings() AS numbers",
@@ -60,13 +60,13 @@ def packings(sessions: KeptSessions) -> RequestKind:
     )
 
 
-def node_jobs(in_use: StatesInUse) -> RequestKind:
+def node_jobs(in_use: StatesInUse) -> Asked:
     """Return the kind of request that is no packing. `in_use`: states that no sweep of a node removes."""
 
     async def do(dsn: str, job: Fields, lease_number: int) -> None:
         await do_job(dsn, job, lease_number, in_use)
 
-    return RequestKind(
+    return Asked(
         f"SELECT easeml.next_node_job(%s::name[]) AS told, {HAS_NODES}",
         "SELECT easeml.open_node_job(%s) AS told",
         "SELECT easeml.wanted_node_jobs() AS numbers",
@@ -118,7 +118,7 @@ class Requests:
 class NodeWorker:
     """Picks requests as long as this process holds the lease, which the leading session knows."""
 
-    def __init__(self, requests: Requests, kind: RequestKind) -> None:
+    def __init__(self, requests: Requests, kind: Asked) -> None:
         self._requests, self._kind = requests, kind
         self._leading = requests.leading
         self._keeping: asyncio.Task[None] | None = None
