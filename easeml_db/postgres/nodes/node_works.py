@@ -157,10 +157,10 @@ async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def on_all(
-    works: Mapping[str, NodeWork], name: str, request: Fields, extra: Callable[[str], Fields]
+    works: Mapping[str, NodeWork], name: str, sent: Fields, extra: Callable[[str], Fields]
 ) -> list[Fields]:
-    """Do a step on all nodes at once; `extra` returns the part of the request for one of them."""
-    return await all_of(work.step(name, {**request, **extra(segment)}) for segment, work in works.items())
+    """Do a step on all nodes at once. `sent` goes to all; `extra` returns the rest for one of them."""
+    return await all_of(work.step(name, {**sent, **extra(segment)}) for segment, work in works.items())
 
 
 async def open_work(node: Node, what: str = "packing") -> NodeWork:

@@ -45,10 +45,7 @@ async def resolve(job: Fields) -> list[Reading]:
             left = {name: tables for name, tables in left.items() if name not in named_there}
     if readings:
         job["places"] = merged(left, *(tables_read.tables for tables_read in readings))
-        job["nodes"] = {
-            **job["nodes"],
-            **{name: entries[name] for name in job["places"] if name in entries},
-        }
+        job["nodes"] = job["nodes"] | {name: entries[name] for name in job["places"] if name in entries}
     return readings
 
 

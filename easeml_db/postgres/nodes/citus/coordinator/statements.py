@@ -120,10 +120,7 @@ def arrived(into: sql.Composable, rows: Sequence[Row]) -> tuple[str, list[bytes]
     numbers = itertools.count(1)
 
     def written(row: Row) -> sql.Composed:
-        values = [
-            sql.SQL("($1)[{}]").format(next(numbers)) if isinstance(value, bytes) else sql.Literal(value)
-            for value in row
-        ]
+        values = [sql.SQL("($1)[{}]").format(next(numbers)) if isinstance(v, bytes) else sql.Literal(v) for v in row]
         return sql.SQL("({})").format(sql.SQL(", ").join(values))
 
     values = sql.SQL(", ").join(map(written, rows))
