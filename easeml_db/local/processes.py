@@ -30,8 +30,7 @@ def server_user() -> pwd.struct_passwd:
         return pwd.getpwnam("postgres")
     except KeyError as error:
         raise NotFound(
-            "there is no user postgres to run the server as",
-            hint="Install PostgreSQL, or run as a plain user.",
+            "there is no user postgres to run the server as", hint="Install PostgreSQL, or run as a plain user."
         ) from error
 
 

@@ -25,11 +25,7 @@ def fashion_mnist_source(folder: Path = PACKAGE_FOLDER, *, bytes_as: BytesAs = "
     (first, _), (second, _) = parts
     if first.shape != second.shape:
         raise InvalidData(f"{folder}: training images are {first.shape}, test images {second.shape}")
-    columns = (
-        image_column("image", first.shape, bytes_as),
-        Column("label", "text"),
-        Column("is_test", "boolean"),
-    )
+    columns = (image_column("image", first.shape, bytes_as), Column("label", "text"), Column("is_test", "boolean"))
 
     def chunks() -> Iterator[Chunk]:
         for pair, is_test in parts:

@@ -61,12 +61,7 @@ class Target:
 
 
 def load_table(
-    conninfo: str,
-    source: Source,
-    table: str,
-    *,
-    if_exists: IfExists = "refuse",
-    progress: Progress | None = None,
+    conninfo: str, source: Source, table: str, *, if_exists: IfExists = "refuse", progress: Progress | None = None
 ) -> LoadedTable:
     """Write a source into `table` ([schema.]name, by SQL's rules of quoting) in one transaction."""
     check_column_names([column.name for column in source.columns], source.origin)
@@ -178,8 +173,7 @@ def _check_appendable(types: dict[str, str], target: Target, source: Source) -> 
     for column in source.columns:
         if column.name not in types:
             raise InvalidData(
-                f"table {target.quoted} has no column {column.name!r}",
-                hint="Load into a new table, or --replace.",
+                f"table {target.quoted} has no column {column.name!r}", hint="Load into a new table, or --replace."
             )
         if types[column.name] not in _alike(column):
             raise InvalidData(

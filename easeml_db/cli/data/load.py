@@ -57,9 +57,7 @@ def load() -> None:
     """Load files, arrays and images into tables, by binary COPY in one transaction."""
 
 
-def destination_options(
-    default_table: str | None = None,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def destination_options(default_table: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add --dsn, --table, --append, --replace and --json, handed to the command as one `Destination`."""
     options = (
         click.option("--dsn", envvar="EASEML_DSN", help="Connection string; default: the embedded server."),

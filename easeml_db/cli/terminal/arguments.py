@@ -12,10 +12,7 @@ from psycopg.types.json import Jsonb
 
 run_argument = click.argument("run_id", metavar="[RUN]", type=int, required=False)
 slots_option = click.option(
-    "--slots",
-    "n_slots",
-    type=click.IntRange(1, 1000),
-    help="Units that run side by side (default: one for each core).",
+    "--slots", "n_slots", type=click.IntRange(1, 1000), help="Units that run side by side (default: one for each core)."
 )
 
 

@@ -24,9 +24,7 @@ TEXT_OIDS = (18, 19, 25, 705, 1042, 1043)  # "char", name, text, unknown, bpchar
 OTHER_TYPES = 0  # as the driver calls all that it does not know
 
 dsn_option = click.option(
-    "--dsn",
-    envvar="EASEML_DSN",
-    help="Connection string of the server (default: the private one of easeml up).",
+    "--dsn", envvar="EASEML_DSN", help="Connection string of the server (default: the private one of easeml up)."
 )
 data_option = click.option(
     "--data", "folder", type=click.Path(path_type=Path, file_okay=False), envvar="EASEML_DATA",

@@ -20,28 +20,10 @@ from easeml_db.postgres.sessions.unit_session import Result, UnitSession
 from easeml_db.words.training_unit import PILOT
 
 # The procedure that does an order, by kind.
-CALLS = {
-    "train": "train_unit",
-    "validate": "evaluate_unit",
-    "test": "evaluate_unit",
-    PILOT: "pilot_unit",
-}
-GANG_CALLS = {
-    "train": "train_gang",
-    "validate": "evaluate_gang",
-    "test": "evaluate_gang",
-    PILOT: "train_gang",
-}
-ROUND_CALLS = {
-    "train": "train_round",
-    "validate": "evaluate_round",
-    "test": "evaluate_round",
-}
-BATCH_CALLS = {
-    "train": "train_batch",
-    "validate": "evaluate_batch",
-    "test": "evaluate_batch",
-}
+CALLS = {"train": "train_unit", "validate": "evaluate_unit", "test": "evaluate_unit", PILOT: "pilot_unit"}
+GANG_CALLS = {"train": "train_gang", "validate": "evaluate_gang", "test": "evaluate_gang", PILOT: "train_gang"}
+ROUND_CALLS = {"train": "train_round", "validate": "evaluate_round", "test": "evaluate_round"}
+BATCH_CALLS = {"train": "train_batch", "validate": "evaluate_batch", "test": "evaluate_batch"}
 MAX_GROUPS = 64  # that a session keeps: a process cannot take them down safely
 
 
