@@ -196,7 +196,7 @@ class _Settling:
         self._words: Counter[str] = Counter()
 
     def observe(self, file: CsvFile, batch: Rows, i: int, fields: Sequence[str]) -> None:
-        """Narrow the types down to those of a batch; check one that is known."""
+        """Narrow the types down to those of a batch; check a type that was given."""
         self._words.update(field for field in fields if field in NULL_WORDS)
         present = [field for field in fields if field not in file.nulls and field not in NULL_WORDS]
         self._has_values = self._has_values or bool(present)
@@ -234,7 +234,7 @@ class SettledColumn:
 def settled_types(
     file: CsvFile, header: Sequence[str], given_types: Mapping[str, str], progress: Progress | None
 ) -> tuple[list[SettledColumn], int]:
-    """Return the columns over the whole file, and the number of rows; check the types that are known."""
+    """Return the columns over the whole file, and the number of rows; check the types that were given."""
     columns = [_Settling(name, given_types.get(name)) for name in header]
     n_rows = 0
     for batch in _batches(file):

@@ -1,4 +1,4 @@
-"""Types of CSV columns: how their fields look, and what they become on the wire."""
+"""Types of CSV columns: the form of their fields, and their values on the wire."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def read_exactly(file: IO[bytes], n_bytes: int, path: Path) -> bytes:
 
 
 def check_ended(file: IO[bytes], path: Path) -> None:
-    """Refuse what follows the last value; at the end of a packed file this also checks its checksum."""
+    """Refuse bytes after the last value; at the end of a packed file this also checks its checksum."""
     with reading(path):
         surplus = file.read(1)
     if surplus:

@@ -157,7 +157,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _chosen(arrays: dict[str, StoredArray], names: Sequence[str], path: Path) -> list[tuple[str, StoredArray]]:
-    """Return (column name, array) of what is asked for, or of everything."""
+    """Return (column name, array) of the requested arrays, or of all."""
     if not names:
         return list(arrays.items())
     chosen = []

@@ -40,7 +40,7 @@ class Pictures(NamedTuple):
 
 
 Read: TypeAlias = Sequence[Pictures]
-"""The pictures of examples, then those that come out, where some do."""
+"""The pictures of examples, then the output pictures, if there are any."""
 
 
 def picture_source(folder: Path, labels: Names, form: Wanted, skipped: Skipped) -> Source:
@@ -67,7 +67,7 @@ def _chunks(folder: Path, labels: Names, form: Wanted, skipped: Skipped) -> Iter
 
 
 def _kept(part: Names, read: Read, form: Wanted, skipped: Skipped) -> Iterator[int]:
-    """Yield the places of what can be fed; count the rest as skipped."""
+    """Yield the places of examples that can be fed; count the others as skipped."""
     problems = {place: problem for pictures in reversed(read) for place, problem in pictures.problems.items()}
     for place, named in enumerate(part):
         if place in problems:
@@ -114,7 +114,7 @@ def _arrays(memory: NDArray[np.uint8], n_rows: int, sizes: Sequence[int]) -> lis
 
 
 def _read_into(arrays: Sequence[NDArray[np.uint8]], folder: Path, part: Names, form: Wanted) -> list[Mapping[int, str]]:
-    """Write the pixels of the files of a part, and return what is wrong with some of them, by their places."""
+    """Write the pixels of the files of a part, and return the errors of some of them, by their places."""
     place = Place(folder)
     with strictly():
         problems = [_read_pictures(arrays[0], place, [name for name, _ in part], form)]

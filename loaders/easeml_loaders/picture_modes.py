@@ -95,7 +95,7 @@ def _is_white_least(picture: Image.Image) -> bool:
 
 
 def _on_ground(picture: Image.Image) -> Image.Image:
-    """Return a picture in colours, where its alpha lets the ground show through."""
+    """Return a picture in colours on the background that its alpha shows."""
     from PIL import Image
 
     drawn = picture.convert("RGBA")

@@ -98,7 +98,7 @@ def refresh(name: str, dsn: str | None, as_json: bool, **options: object) -> Non
 
 
 def _change_refresh(connection: Connection, name: str, options: dict[str, object]) -> str:
-    """Carry out what is asked of the service, and return in words what was done."""
+    """Change the refresh of a dataset by the service; return in words what was done."""
     if options["advance"]:
         return str(call(connection, "advance_refresh", name))
     if options["now"]:

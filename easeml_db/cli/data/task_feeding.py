@@ -1,4 +1,4 @@
-"""Files from which tasks are made and fed: folders of pictures, arrays, and lines of JSON."""
+"""Makes and feeds tasks from files: folders of pictures, arrays, and lines of JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from easeml_loaders.source import Source
 
 STANDARD_INPUT = Path("-")
-EXAMPLE = re.compile(r"example (\d+): ")  # how easeml.feed names one of those that it was given
+EXAMPLE = re.compile(r"example (\d+): ")  # the name of an example in messages of easeml.feed
 
 
 def program_of(folder: Path, labels: Path, classes: list[str] | None) -> tuple[str, list[str] | None]:

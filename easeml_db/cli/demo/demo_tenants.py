@@ -37,7 +37,7 @@ def show_tenants(server: Embedded, n_slots: int | None) -> None:
     )
 
 
-# What must be there
+# Set-up
 
 
 def _provide_tables(connection: Connection, server: Embedded, console: DemoConsole) -> None:
@@ -84,11 +84,11 @@ def _provide_datasets(connection: Connection, console: DemoConsole) -> None:
         console.note(f"packed in {since(started_seconds)}")
 
 
-# What happens
+# Actions
 
 
 def _share(connection: Connection, console: DemoConsole) -> list[int]:
-    """Let all come and go. Returns their runs in the order in which they came."""
+    """Let all tenants start and end their runs; return the runs in the order of their starts."""
     console.step("Three of them want the best model at once; the policy says whose next architecture is tried")
     print_rows(console.execute(connection, ANNA.statement("policy")), as_json=False, empty="")
     run_ids, lines = [_select(connection, tenant, console) for tenant in (ANNA, BEN, CORA)], BoardChanges()

@@ -1,4 +1,4 @@
-"""What a report shows of the best trial on held-out rows: results of the SQL functions of evaluation."""
+"""The evaluation section of a report: results of SQL functions about the best trial on held-out rows."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _programs(server: Embedded) -> Path:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM end a block as Ctrl+C does: it removes what it began, and its programs end with it."""
+    """Make SIGTERM end a block as Ctrl+C does: it removes what it began, and its programs end with it."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the tidying up

@@ -1,4 +1,4 @@
-"""How the doctor judges what it has checked: facts in, findings out."""
+"""The judgements of the doctor: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN = ("easeml_plpy", "easeml_db")
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: its subject, its result (ok, warn, fault), what was found, what to do."""
+    """The outcome of one check: its subject, its result (ok, warn, fault), a message, a remedy."""
 
     check: str
     status: Literal["ok", "warn", "fault"]
@@ -126,7 +126,7 @@ def how_to_find_packages(here: Environment, server: Row, *, is_private: bool) ->
 
 
 def _where_to_set(server: Row) -> str:
-    """Say where to set them: Debian has them in /etc/postgresql/VERSION/CLUSTER, with the environment beside them."""
+    """Return the files to set: Debian has them in /etc/postgresql/VERSION/CLUSTER, with the environment beside them."""
     parts = Path(server["config_file"] or f"/etc/postgresql/{server['major']}/main/postgresql.conf").parts
     if len(parts) < 5 or parts[:3] != ("/", "etc", "postgresql"):
         return "Set these in the environment of whatever starts the server, then restart it:"
@@ -144,7 +144,7 @@ def device_finding(facts: Row) -> Finding:
 
 
 def segment_findings(segments: Sequence[Row]) -> Iterator[Finding]:
-    """Say which segments are other servers, and what was against each when it was last looked at."""
+    """Report the segments that are other servers, and what the last check had against each."""
     nodes = [segment for segment in segments if segment["service"] is not None]
     able = [node["segment_name"] for node in nodes if node["refusal"] is None]
     if able:

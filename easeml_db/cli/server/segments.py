@@ -36,12 +36,12 @@ def _print(dsn: str | None, as_json: bool) -> None:
 
 
 def _servers() -> str:
-    """Return what the engines are, for a help text."""
+    """Return the servers of each engine, for a help text."""
     return ", ".join(f"{name}: {place_of(name).SERVER}" for name in ENGINES)
 
 
 def _contents() -> str:
-    """Return what contents are, for a help text."""
+    """Return the meaning of a content for each engine, for a help text."""
     return ", ".join(content for name in ENGINES if (content := place_of(name).CONTENT))
 
 

@@ -171,7 +171,7 @@ def _print_status(server: Embedded, as_json: bool) -> None:
 
 
 def server_facts(server: Embedded) -> dict[str, Any]:
-    """Return what easeml status reports of a private server."""
+    """Return the report of easeml status about a private server."""
     is_running = server.is_running()
     facts: dict[str, Any] = {
         "folder": str(server.folder), "is_running": is_running, "port": server.port,

@@ -76,7 +76,7 @@ def line(row: Row) -> str:
 
 
 def last_words(row: Row) -> str:
-    """Return what the last decision said about a run, or how it ended if it is over."""
+    """Return the last decision about a run, or how it ended if it is over."""
     if is_open(row):
         return str(row["reason"] or "waits for the first decision")
     if row["status"] != "finished":

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
 
 TEXT_OIDS = (18, 19, 25, 705, 1042, 1043)  # "char", name, text, unknown, bpchar, varchar
-OTHER_TYPES = 0  # as the driver calls all that it does not know
+OTHER_TYPES = 0  # the driver's name for all types that it does not know
 
 dsn_option = click.option(
     "--dsn", envvar="EASEML_DSN", help="Connection string of the server (default: the private one of easeml up)."

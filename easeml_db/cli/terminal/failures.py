@@ -1,4 +1,4 @@
-"""Which failures a user gets as one line: our own errors, and those of the machine and of the driver."""
+"""Failures that a user sees as one line: errors of the project, of the machine and of the driver."""
 
 from __future__ import annotations
 
