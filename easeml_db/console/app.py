@@ -79,7 +79,7 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
             return render_template("login.html", key=key)
         if logins.is_blocked(request.form.get("role", "")):
             return render_template("login.html", key=key, problem="Too many attempts as this role: wait a minute."), 429
-        return _enter(settings, logins, cookie)
+        return _log_in(settings, logins, cookie)
 
     @app.post("/logout")
     def logout() -> BaseResponse:
@@ -93,7 +93,7 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
     return app
 
 
-def _enter(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | tuple[str, int]:
+def _log_in(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | tuple[str, int]:
     """Log a role in: the server itself says whether its password is right."""
     role = request.form.get("role", "")
     try:

@@ -41,7 +41,7 @@ class Logins:
         with self._lock:
             self._forget()
             if len(self._logins) >= MOST_LOGINS:
-                del self._logins[self._least_missed()]
+                del self._logins[self._longest_idle()]
             self._logins[token] = Login(role, dsn, token_urlsafe(32), self._now())
         return token
 
@@ -71,7 +71,7 @@ class Logins:
             self._failures = [failure for failure in self._failures if failure[0] > self._now() - FAILURE_SECONDS]
             return sum(tried == role[:LONGEST_NAME] for _, tried in self._failures) >= MOST_FAILURES
 
-    def _least_missed(self) -> str:
+    def _longest_idle(self) -> str:
         """Return the token of the login that was idle longest, of the role that has most logins."""
         counts = Counter(login.role for login in self._logins.values())
         return min(self._logins, key=lambda token: (-counts[self._logins[token].role], self._logins[token].seen_at))

@@ -65,7 +65,7 @@ def keep_short(folder: Path) -> None:
 
     def look() -> None:
         while True:
-            for log in _logs_of(folder):
+            for log in _log_paths(folder):
                 with contextlib.suppress(OSError):  # the folder is being removed, or the disk is full: the next time
                     shorten(log)
             time.sleep(CHECK_SECONDS)
@@ -99,7 +99,7 @@ def _opened(path: Path, flags: int) -> FileIO:
     return open(os.open(path, flags | os.O_NOFOLLOW, 0o600), "r+b" if flags & os.O_RDWR else "wb", buffering=0)
 
 
-def _logs_of(folder: Path) -> Iterator[Path]:
+def _log_paths(folder: Path) -> Iterator[Path]:
     for place in (folder, *(folder / "nodes").glob("*")):
         yield from (place / name for name in LOGS)
 

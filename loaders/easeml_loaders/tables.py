@@ -175,7 +175,7 @@ def _check_appendable(types: dict[str, str], target: Target, source: Source) -> 
             raise InvalidData(
                 f"table {target.quoted} has no column {column.name!r}", hint="Load into a new table, or --replace."
             )
-        if types[column.name] not in _alike(column):
+        if types[column.name] not in _accepting_types(column):
             raise InvalidData(
                 f"column {column.name!r} is {types[column.name]} in table {target.quoted}"
                 f" and {column.stored_type} in the source",
@@ -183,7 +183,7 @@ def _check_appendable(types: dict[str, str], target: Target, source: Source) -> 
             )
 
 
-def _alike(column: Column) -> tuple[str, ...]:
+def _accepting_types(column: Column) -> tuple[str, ...]:
     """Return the types that accept the column's bytes unchanged."""
     return ("text", "character varying") if column.element == "text" else (column.stored_type,)
 

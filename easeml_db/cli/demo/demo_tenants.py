@@ -29,7 +29,7 @@ def show_tenants(server: Embedded, n_slots: int | None) -> None:
         _provide_tables(connection, server, console)
         _provide_tenants(connection, console)
         _provide_datasets(connection, console)
-        run_ids = _share(connection, console)
+        run_ids = _train_side_by_side(connection, console)
         _explain(connection, run_ids, console)
         _look_at_others(connection, run_ids, console)
     print_next_steps(
@@ -80,14 +80,14 @@ def _provide_datasets(connection: Connection, console: DemoConsole) -> None:
             console.note(f"{tenant.role} has {tenant.bundled} from before")
             continue
         started_seconds = time.monotonic()
-        _say_as(connection, tenant, "create_dataset", console)
+        _run_as(connection, tenant, "create_dataset", console)
         console.note(f"packed in {since(started_seconds)}")
 
 
 # Actions
 
 
-def _share(connection: Connection, console: DemoConsole) -> list[int]:
+def _train_side_by_side(connection: Connection, console: DemoConsole) -> list[int]:
     """Let all tenants start and end their runs; return the runs in the order of their starts."""
     console.step("Three of them want the best model at once; the policy says whose next architecture is tried")
     print_rows(console.execute(connection, ANNA.statement("policy")), as_json=False, empty="")
@@ -107,19 +107,19 @@ def _share(connection: Connection, console: DemoConsole) -> list[int]:
 
 
 def _select(connection: Connection, tenant: DemoTenant, console: DemoConsole) -> int:
-    return int(_say_as(connection, tenant, "select_models", console)[0]["run_id"])
+    return int(_run_as(connection, tenant, "select_models", console)[0]["run_id"])
 
 
 def cancel_for_ben(connection: Connection, run_id: int, console: DemoConsole) -> None:
     """Cancel ben's run, unless it is over."""
     (run,) = rows(connection, "run", run_id=run_id)
     if is_open(run):
-        _say_as(connection, BEN, "cancel", console, run_id=run_id)
+        _run_as(connection, BEN, "cancel", console, run_id=run_id)
     else:
         console.note(f"his run {run_id} was over before")
 
 
-def _say_as(connection: Connection, tenant: DemoTenant, name: str, console: DemoConsole, **values: object) -> list[Row]:
+def _run_as(connection: Connection, tenant: DemoTenant, name: str, console: DemoConsole, **values: object) -> list[Row]:
     """Execute a statement under a tenant's role."""
     console.execute(connection, tenant.statement("set_role"))
     try:
@@ -149,9 +149,9 @@ def _say(connection: Connection, name: str, console: DemoConsole, **values: obje
 
 def _look_at_others(connection: Connection, run_ids: Sequence[int], console: DemoConsole) -> None:
     console.step("What each sees of the others: nothing")
-    seen = [row for tenant in DEMO_TENANTS for row in _say_as(connection, tenant, "own_rows", console)]
+    seen = [row for tenant in DEMO_TENANTS for row in _run_as(connection, tenant, "own_rows", console)]
     print_rows(seen, as_json=False, empty="")
     try:
-        _say_as(connection, DAN, "cancel", console, run_id=run_ids[0])
+        _run_as(connection, DAN, "cancel", console, run_id=run_ids[0])
     except psycopg.Error as error:
         console.note(f"ERROR:  {error.diag.message_primary}", "red")

@@ -14,7 +14,7 @@ def told_in_a_line(error: Exception) -> EasemlError | None:
     if isinstance(error, EasemlError):
         return error
     if isinstance(error, OSError):
-        return _of_the_machine(error)
+        return _machine_error(error)
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":  # bytes of an argument
         return InvalidArgument(f"expected text in UTF-8, got {error.object}", hint=HINT)
     driver = sys.modules.get("psycopg")  # a command that has not imported it had no error of it
@@ -26,7 +26,7 @@ def told_in_a_line(error: Exception) -> EasemlError | None:
     return type(problem)(problem.message or type(error).__name__, detail=problem.detail, hint=problem.hint or HINT)
 
 
-def _of_the_machine(error: OSError) -> EasemlError:
+def _machine_error(error: OSError) -> EasemlError:
     what = error.strerror or str(error) or type(error).__name__
     place = error.filename2 if error.filename2 is not None else error.filename
     return EasemlError(what if place is None else f"{place}: {what}", hint=HINT)

@@ -79,12 +79,12 @@ class NodeCache:
 
     async def send(self, target: NodeStore, state: KnownState, lease_number: int) -> int:
         """Copy a state from here to another node; return the number of bytes. Raises NotFound if it is not here."""
-        async with self._heard(), self._sending.taken() as source:
+        async with self._measuring_silence(), self._sending.taken() as source:
             return await bring_state(source, target, state, lease_number)
 
     async def send_here(self, control: Connection, state: KnownState, tenant: str) -> int:
         """Copy a state from here to the control server, in the transaction that its connection is in."""
-        async with self._heard(), self._sending.taken() as source:
+        async with self._measuring_silence(), self._sending.taken() as source:
             return await fetch_state(source, control, state, tenant)
 
     def push(self, target: NodeCache, state: KnownState, lease_number: int) -> None:
@@ -115,7 +115,7 @@ class NodeCache:
         self._landed[checkpoint_id] = Hop(*places, n_bytes, seconds, is_ahead=True)
 
     @asynccontextmanager
-    async def _heard(self) -> AsyncIterator[None]:
+    async def _measuring_silence(self) -> AsyncIterator[None]:
         """Note since when it does not answer."""
         try:
             yield

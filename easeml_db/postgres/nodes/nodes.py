@@ -151,7 +151,7 @@ def visited(service: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
     except psycopg.Error as error:
         raise node_error(service, error) from error
     except ServerUnavailable as error:
-        raise _of_connecting(service, error) from error
+        raise _connection_failure(service, error) from error
 
 
 def execute_script(service: str, script: bytes) -> None:
@@ -168,10 +168,10 @@ async def connect_to(node: Node, application_name: str, settings: Mapping[str, s
     try:
         return await node.kind.connect(node_dsn(node.service), node.content, application_name, settings)
     except ServerUnavailable as error:
-        raise _of_connecting(node.service, error) from error
+        raise _connection_failure(node.service, error) from error
 
 
-def _of_connecting(service: str, error: ServerUnavailable) -> EasemlError:
+def _connection_failure(service: str, error: ServerUnavailable) -> EasemlError:
     """Return the error of a connection that failed."""
     cause = error.__cause__
     return node_error(service, cause) if isinstance(cause, psycopg.Error) else unreachable(service)

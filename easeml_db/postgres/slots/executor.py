@@ -97,7 +97,7 @@ class PostgresExecutor:
         await self._servers.close()
 
     async def _run(self, order: Order) -> None:
-        await self._has_asked(order.slot_ids)
+        await self._wait_for_cancels(order.slot_ids)
         started = time.monotonic()
         await self._renew_worn_out(order)
         token = self._tokens.of(order.slot_ids) if order.is_gang else ""
@@ -111,7 +111,7 @@ class PostgresExecutor:
         self._tokens.forget(order.slot_ids)
         await self._answer_failure(order, outcome)
 
-    async def _has_asked(self, slot_ids: Sequence[int]) -> None:
+    async def _wait_for_cancels(self, slot_ids: Sequence[int]) -> None:
         """Wait until no earlier unit of these slots is being asked to stop: the request would stop the next one."""
         asking = [task for task, slot_id in self._asking.items() if slot_id in slot_ids]
         if asking:

@@ -44,7 +44,7 @@ class PostgresSearches:
 
     def ask(self, question: Callable[[], Answered]) -> Future[Answered]:
         """Answer a question in a thread; return once it is answered, or after 2 ms."""
-        pending = self._thread.submit(_thought_about, question)
+        pending = self._thread.submit(_answered, question)
         wait([pending], SHORT_SECONDS)
         return pending
 
@@ -60,7 +60,7 @@ class PostgresSearches:
         return int(row["pruned_bytes"])
 
 
-def _thought_about(question: Callable[[], Answered]) -> Answered:
+def _answered(question: Callable[[], Answered]) -> Answered:
     with _no_full_collection():
         return question()
 
