@@ -41,7 +41,9 @@ def predict(
     if (row is None) == (source is None) or (source is None) != (output is None):
         raise click.UsageError("give either --row, or --source and --output")
     if row is None:
-        _predict_table(dataset, source, output, dsn, as_json, trial_id=trial_id, **added)
+        with database(dsn, has_own_names=True) as connection:
+            n_rows = call(connection, "predict_table", dataset, source, output, trial_id=trial_id, **added)
+        _say(as_json, f"{output}: {n_rows} predictions", output=output, n_rows=n_rows)
     elif added["probabilities"]:
         _predict_probabilities(dataset, row, trial_id, dsn, as_json)
     else:
@@ -92,14 +94,6 @@ serving = listing(
 )  # fmt: skip
 
 COMMANDS = (predict, serving, deploy, undeploy, rollback)
-
-
-def _predict_table(
-    dataset: str, source: str | None, output: str | None, dsn: str | None, as_json: bool, **named: object
-) -> None:
-    with database(dsn, has_own_names=True) as connection:
-        n_rows = call(connection, "predict_table", dataset, source, output, **named)
-    _say(as_json, f"{output}: {n_rows} predictions", output=output, n_rows=n_rows)
 
 
 def _predict_row(dataset: str, row: Any, trial_id: int | None, dsn: str | None, as_json: bool) -> None:

@@ -129,11 +129,8 @@ def named(node: Node, error: EasemlError) -> EasemlError:
 def _reported_error(failure: Fields) -> EasemlError:
     """Return the error that a node has reported as a value."""
     error = from_sqlstate(*(failure[name] for name in ("sqlstate", "message", "detail", "hint")))
-    return (
-        NotAllowed(f"the service may not read there ({error})", hint=READING)
-        if failure["sqlstate"] == "42501"
-        else error
-    )
+    is_forbidden = failure["sqlstate"] == "42501"
+    return NotAllowed(f"the service may not read there ({error})", hint=READING) if is_forbidden else error
 
 
 def _error_of(node: Node, error: psycopg.Error) -> EasemlError:

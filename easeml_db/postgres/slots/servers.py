@@ -90,8 +90,7 @@ class Servers:
             segment_id: {slot: pid for slot, pid in pids.items() if self._segments.get(slot) == segment_id}
             for segment_id in self._watches
         }
-        watched = (self._watches[segment].given_up(share) for segment, share in on_nodes.items())
-        for more in await asyncio.gather(*watched):
+        for more in await asyncio.gather(*(self._watches[key].given_up(share) for key, share in on_nodes.items())):
             slots |= more
         return slots
 
