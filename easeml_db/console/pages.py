@@ -92,8 +92,7 @@ def switch_example(task_id: int) -> BaseResponse:
     with connected(g.login.dsn) as connection:
         switch(connection, _task(connection, task_id), example_id, is_on=request.form.get("is_on") == "true")
     before = request.form.get("before", type=int)
-    place = url_for("pages.refine", task_id=task_id, before=before)
-    return redirect(f"{place}#example-{example_id}")
+    return redirect(f"{url_for('pages.refine', task_id=task_id, before=before)}#example-{example_id}")
 
 
 @pages.route("/tasks/<int:task_id>/infer", methods=["GET", "POST"])
@@ -189,8 +188,7 @@ def _named_outputs(classes: list[str] | None, answer: dict[str, Any]) -> list[tu
     """Return classes with their probabilities, the most probable first; empty if the answer has none."""
     if classes is None:
         return []
-    pairs = zip(classes, answer["output"], strict=True)
-    return sorted(pairs, key=lambda pair: -pair[1])[:20]
+    return sorted(zip(classes, answer["output"], strict=True), key=lambda pair: -pair[1])[:20]
 
 
 def _columns(task: Row) -> list[dict[str, Any]]:

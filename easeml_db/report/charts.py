@@ -72,8 +72,7 @@ def config() -> dict[str, Any]:
 
 def hue() -> alt.Color:
     """Return the hue of a trial; the leaderboard is the legend."""
-    scale = alt.Scale(domain=list(range(len(HUES))), range=list(HUES))
-    return alt.Color("hue:O").scale(scale).legend(None)
+    return alt.Color("hue:O").scale(alt.Scale(domain=list(range(len(HUES))), range=list(HUES))).legend(None)
 
 
 # Gantt
@@ -169,8 +168,7 @@ def _failures(lane: alt.Y, lanes: Lanes, frame: Frame) -> Any:
 def _pauses() -> list[Any]:
     base = alt.Chart(alt.NamedData("pauses")).encode(x="at:Q")
     label = base.mark_text(align="left", baseline="bottom", dx=4, dy=-3, color=MUTED, fontSize=11, clip=False)
-    rule = base.mark_rule(strokeDash=[4, 3], color=TEXT)
-    return [rule, label.encode(y=alt.value(0), text="label:N")]
+    return [base.mark_rule(strokeDash=[4, 3], color=TEXT), label.encode(y=alt.value(0), text="label:N")]
 
 
 # Learning curves

@@ -15,8 +15,7 @@ def forecast_columns(rows: RunRows) -> dict[str, Columns]:
     names = {"made": "made_seconds", "expected": "eta_seconds", "least": "earliest_seconds", "most": "latest_seconds"}
     lines = {name: [round(row[column], 2) for row in rows.forecasts] for name, column in names.items()}
     end = seconds_in_all(rows.run)
-    ends = {"end": [] if end is None else [round(end, 2)]}
-    return {"forecasts": lines, "forecast_end": ends}
+    return {"forecasts": lines, "forecast_end": {"end": [] if end is None else [round(end, 2)]}}
 
 
 def seconds_in_all(run: Row) -> float | None:

@@ -68,8 +68,7 @@ def most_bytes(path: Path) -> int:
     can expand it to.
     """
     with reading(path), path.open("rb") as file:
-        is_gzip = file.read(2) == GZIP_MAGIC
-        return path.stat().st_size * (LARGEST_RATIO if is_gzip else 1)
+        return path.stat().st_size * (LARGEST_RATIO if file.read(2) == GZIP_MAGIC else 1)
 
 
 def check_holds(path: Path, n_bytes: int, most: int) -> None:

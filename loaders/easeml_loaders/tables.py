@@ -94,8 +94,7 @@ def connected(conninfo: str) -> Iterator[Connection]:
 def translated(error: psycopg.Error) -> EasemlError:
     """Return the server's (or driver's) error as one of ours, in one line."""
     message = error.diag.message_primary or " ".join(str(error).split())
-    kind = _kind(error)
-    return kind(message, detail=error.diag.message_detail, hint=error.diag.message_hint)
+    return _kind(error)(message, detail=error.diag.message_detail, hint=error.diag.message_hint)
 
 
 def _kind(error: psycopg.Error) -> type[EasemlError]:

@@ -10,11 +10,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from easeml_db.cli.search.screen import STATUS_STYLES, metric_text
+from easeml_db.cli.search.screen import STATUS_STYLES
 from easeml_db.cli.terminal.output import say
 from easeml_db.cli.terminal.plain_table import PlainTable
 from easeml_db.cli.terminal.statements import Connection, Row, rows
 from easeml_db.errors import NotReady
+from easeml_db.report.wording import metric_text
 
 POLL_SECONDS = 0.2
 OPEN_STATUSES = ("queued", "running")

@@ -293,5 +293,4 @@ class NodeUnitSession:
     @staticmethod
     async def _one(connection: Connection, statement: str, *values: object) -> dict[str, Any]:
         """Return the only row of a statement."""
-        row = await (await connection.execute(statement.encode(), list(values))).fetchone()
-        return row or {}
+        return await (await connection.execute(statement.encode(), list(values))).fetchone() or {}

@@ -105,8 +105,7 @@ class Requests:
             if self._connection is None or self._connection.closed:
                 settings = SETTINGS | {"lock_timeout": LOCK_TIMEOUT}
                 self._connection = await connect(self.leading.dsn, "easeml coordinator (nodes)", **settings)
-        row = await (await self._connection.execute(statement.encode(), list(values))).fetchone()
-        return row or {}
+        return await (await self._connection.execute(statement.encode(), list(values))).fetchone() or {}
 
     async def close(self) -> None:
         """Close the session."""
