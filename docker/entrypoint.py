@@ -33,7 +33,7 @@ from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.private_files import write_private
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.connection import connect_now
-from easeml_db.postgres.nodes.node_installation import OWN_DDL
+from easeml_db.postgres.nodes.node_installation import LOCAL_DDL
 
 SECRETS = {"superuser": 0o400, "service": 0o440}
 """Passwords by the name of their file: of the superuser for its owner alone, of the coordinator for its group, too."""
@@ -88,13 +88,13 @@ def settings_of(environment: Mapping[str, str]) -> Settings:
 
 def segments_of(text: str) -> dict[str, int]:
     """Return the slots of each segment that is another server: 'east:2 west:1'. Raises InvalidArgument."""
-    found: dict[str, int] = {}
+    n_slots: dict[str, int] = {}
     for word in text.split():
         name, _, count = word.partition(":")
-        if not name or name in found:
+        if not name or name in n_slots:
             raise InvalidArgument(f"EASEML_SEGMENTS: expected each segment once as NAME:SLOTS, got {word!r}")
-        found[name] = _number("EASEML_SEGMENTS", count, 1, 1000)
-    return found
+        n_slots[name] = _number("EASEML_SEGMENTS", count, 1, 1000)
+    return n_slots
 
 
 def _engine(text: str) -> str:
@@ -150,7 +150,7 @@ def serve(kind: str, settings: Settings) -> NoReturn:
     finally:
         if server.is_running():
             server.stop_cluster()
-        if log.exists():  # recovery after a crash, say, is told where all is told
+        if log.exists():  # such as recovery after a crash, into the log of the container
             sys.stderr.write(log.read_text(encoding="utf-8", errors="replace"))
     configure(
         server.cluster, port=settings.port, socket_folder=settings.sockets, listen=settings.listen, socket_mode="0777",
@@ -161,8 +161,8 @@ def serve(kind: str, settings: Settings) -> NoReturn:
 
 
 def claim(folder: Path) -> None:
-    """Keep other containers away from this folder until this process and the server that it becomes have ended: what
-    PostgreSQL writes down, a number of a process, tells nothing about another container. Raises NotAllowed."""
+    """Keep other containers away from this folder until this process and the server that it becomes have ended: the
+    process number in PostgreSQL's pid file means nothing in another container. Raises NotAllowed."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -186,9 +186,9 @@ def make_cluster(server: Embedded, settings: Settings) -> None:
         (server.folder / "password").unlink(missing_ok=True)  # that of initdb: the secret takes its place
         remember(server.folder, access="scram")
     made = (server.cluster / "PG_VERSION").read_text(encoding="ascii").strip()
-    if made != (own := str(program_version(binaries / "postgres"))):
+    if made != (available := str(program_version(binaries / "postgres"))):
         raise VersionMismatch(
-            f"the volume was made by PostgreSQL {made}, this image has {own}",
+            f"the volume was made by PostgreSQL {made}, this image has {available}",
             hint="Write a backup with the former image (easeml backup) and restore it into a new volume.",
         )
 
@@ -210,7 +210,7 @@ def _prepare(kind: str, server: Embedded, settings: Settings, passwords: Mapping
             str(error), detail=error.detail, hint="Take the image that the volume was made with, or an empty volume."
         ) from error
     with connect_now(server.dsn()) as connection:
-        connection.execute(OWN_DDL)
+        connection.execute(LOCAL_DDL)
         set_password(connection, SUPERUSER, passwords["superuser"])
         set_password(connection, SERVICE_ROLE, passwords["service"])
         if kind == "server":
@@ -235,9 +235,9 @@ def add_segments(connection: psycopg.Connection[Any], settings: Settings) -> Non
 def add_workers(connection: psycopg.Connection[Any], hosts: Sequence[str], port: int) -> None:
     """Make a Citus cluster of this server and of workers that run, where they are missing in it."""
     there = {row["nodename"] for row in connection.execute("SELECT nodename FROM pg_dist_node")}
-    own, *workers = hosts
-    if own not in there:
-        connection.execute("SELECT citus_set_coordinator_host(%s, %s)", [own, port])
+    coordinator, *workers = hosts
+    if coordinator not in there:
+        connection.execute("SELECT citus_set_coordinator_host(%s, %s)", [coordinator, port])
     for worker in workers:
         if worker not in there:
             connection.execute("SELECT citus_add_node(%s, %s)", [worker, port])
@@ -250,7 +250,7 @@ def set_password(connection: psycopg.Connection[Any], role: str, password: str) 
 
 
 def _end_on_signals() -> None:
-    """Let SIGTERM and SIGINT end this process in good order: process 1 takes no notice of them by itself."""
+    """Make SIGTERM and SIGINT end this process in good order, which process 1 ignores by default."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -270,7 +270,7 @@ def make_passwords(folder: Path) -> None:
 
 
 def choose_password(folder: Path, name: str, password: str) -> None:
-    """Keep a password that somebody chose; servers take it over at their next start. Raises InvalidArgument."""
+    """Store a password that was chosen; servers take it over at their next start. Raises InvalidArgument."""
     if name not in SECRETS:
         raise InvalidArgument(f"passwords: expected one of {', '.join(SECRETS)}, got {name!r}")
     if not password:
@@ -335,7 +335,7 @@ def check_health(kind: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say, and return the exit status; most of them never return."""
+    """Run the command in the arguments; return its exit status if it ends at all."""
     try:
         match arguments:
             case ["server" | "node" | "worker" | "citus" as kind]:
@@ -355,8 +355,8 @@ def main(arguments: list[str]) -> int:
     except (EasemlError, psycopg.Error, OSError) as error:
         print(f"easeml: {error}", file=sys.stderr)
         for name in ("detail", "hint"):
-            if told := getattr(error, name, None):
-                print(f"easeml: {told}", file=sys.stderr)
+            if remark := getattr(error, name, None):
+                print(f"easeml: {remark}", file=sys.stderr)
         return 1
     return 0
 

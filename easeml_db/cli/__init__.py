@@ -84,8 +84,8 @@ def main(arguments: list[str] | None = None) -> Any:
         with kept_interrupts():
             commands.main(args=arguments, prog_name="easeml")
     except Exception as error:
-        told = None if is_debug else told_in_a_line(error)
-        if told is None:
+        message = None if is_debug else told_in_a_line(error)
+        if message is None:
             raise
-        print_error(told)
+        print_error(message)
         sys.exit(1)

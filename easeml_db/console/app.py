@@ -79,7 +79,7 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
             return render_template("login.html", key=key)
         if logins.is_blocked(request.form.get("role", "")):
             return render_template("login.html", key=key, problem="Too many attempts as this role: wait a minute."), 429
-        return _enter(settings, logins, cookie)
+        return _log_in(settings, logins, cookie)
 
     @app.post("/logout")
     def logout() -> BaseResponse:
@@ -93,7 +93,7 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
     return app
 
 
-def _enter(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | tuple[str, int]:
+def _log_in(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | tuple[str, int]:
     """Log a role in: the server itself says whether its password is right."""
     role = request.form.get("role", "")
     try:
@@ -109,7 +109,7 @@ def _enter(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | tu
 
 
 def _check_form(asked: Request, login: Login) -> None:
-    """Refuse a form that none of our pages sent."""
+    """Refuse a form that no page of the console sent."""
     if asked.method not in ("GET", "HEAD") and not is_same(asked.form.get("form_token"), login.form_token):
         abort(400, "This form is none of the console's, or its login has ended. Load the page again.")
 

@@ -41,7 +41,7 @@ class Logins:
         with self._lock:
             self._forget()
             if len(self._logins) >= MOST_LOGINS:
-                del self._logins[self._least_missed()]
+                del self._logins[self._longest_idle()]
             self._logins[token] = Login(role, dsn, token_urlsafe(32), self._now())
         return token
 
@@ -49,11 +49,11 @@ class Logins:
         """Return the login of a token, and note that it was seen; None for none, or one that was idle too long."""
         with self._lock:
             self._forget()
-            found = self._logins.get(token or "")
-            if found is None or token is None:
+            login = self._logins.get(token or "")
+            if login is None or token is None:
                 return None
-            self._logins[token] = replace(found, seen_at=self._now())
-            return found
+            self._logins[token] = replace(login, seen_at=self._now())
+            return login
 
     def remove(self, token: str | None) -> None:
         """Forget a login."""
@@ -68,17 +68,17 @@ class Logins:
     def is_blocked(self, role: str) -> bool:
         """Return whether too many logins as a role failed within the last minute; those of other roles do not count."""
         with self._lock:
-            self._failures = [each for each in self._failures if each[0] > self._now() - FAILURE_SECONDS]
+            self._failures = [failure for failure in self._failures if failure[0] > self._now() - FAILURE_SECONDS]
             return sum(tried == role[:LONGEST_NAME] for _, tried in self._failures) >= MOST_FAILURES
 
-    def _least_missed(self) -> str:
+    def _longest_idle(self) -> str:
         """Return the token of the login that was idle longest, of the role that has most logins."""
-        counts = Counter(each.role for each in self._logins.values())
+        counts = Counter(login.role for login in self._logins.values())
         return min(self._logins, key=lambda token: (-counts[self._logins[token].role], self._logins[token].seen_at))
 
     def _forget(self) -> None:
         oldest = self._now() - IDLE_SECONDS
-        self._logins = {token: each for token, each in self._logins.items() if each.seen_at > oldest}
+        self._logins = {token: login for token, login in self._logins.items() if login.seen_at > oldest}
 
 
 def is_same(given: str | None, expected: str) -> bool:

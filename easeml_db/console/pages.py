@@ -36,19 +36,19 @@ def _task(connection: Connection, task_id: int) -> Row:
 def tasks() -> str:
     """Show tasks, and the newest runs of all datasets."""
     with connected(g.login.dsn) as connection:
-        found, newest = rows(connection, "tasks"), rows(connection, "runs", limit=20)
-    return render_template("tasks.html", tasks=found, runs=newest, is_live=_has_open(newest))
+        listed, newest = rows(connection, "tasks"), rows(connection, "runs", limit=20)
+    return render_template("tasks.html", tasks=listed, runs=newest, is_live=_has_open(newest))
 
 
 @pages.get("/tasks/<int:task_id>")
 def task(task_id: int) -> str:
     """Show one task: its facts, its history, and the status of its newest run."""
     with connected(g.login.dsn) as connection:
-        found = _task(connection, task_id)
-        story = rows(connection, "story", task=found["task_name"]) if found["is_own"] else []
-        of_task = rows(connection, "task_runs", tenant=found["tenant"], dataset=found["task_name"])
+        task = _task(connection, task_id)
+        story = rows(connection, "story", task=task["task_name"]) if task["is_own"] else []
+        of_task = rows(connection, "task_runs", tenant=task["tenant"], dataset=task["task_name"])
         shown = _run_parts(connection, of_task[0]) if of_task else {}
-    return render_template("task.html", task=found, story=story, runs=of_task, is_live=_has_open(of_task), **shown)
+    return render_template("task.html", task=task, story=story, runs=of_task, is_live=_has_open(of_task), **shown)
 
 
 @pages.post("/tasks/<int:task_id>/run")
@@ -64,22 +64,22 @@ def refine(task_id: int) -> str:
     """Show examples of a task with their pictures and switches, newest first."""
     before = request.args.get("before", type=int)
     with connected(g.login.dsn) as connection:
-        found = _task(connection, task_id)
-        listed = examples(connection, found, before, PAGE_ROWS)
-    pictured = [entry["column"] for entry in _columns(found) if is_picture(entry)]
-    others = [entry["column"] for entry in found["inputs"] if not is_picture(entry)]
-    return render_template("refine.html", task=found, examples=listed, pictured=pictured, others=others, n=PAGE_ROWS)
+        task = _task(connection, task_id)
+        listed = examples(connection, task, before, PAGE_ROWS)
+    pictured = [entry["column"] for entry in _columns(task) if is_picture(entry)]
+    others = [entry["column"] for entry in task["inputs"] if not is_picture(entry)]
+    return render_template("refine.html", task=task, examples=listed, pictured=pictured, others=others, n=PAGE_ROWS)
 
 
 @pages.get("/tasks/<int:task_id>/examples/<int:example_id>/<column>.png")
 def picture(task_id: int, example_id: int, column: str) -> Response:
     """Send the picture of an example."""
     with connected(g.login.dsn) as connection:
-        found = _task(connection, task_id)
-        entry = next((each for each in _columns(found) if each["column"] == column and is_picture(each)), None)
+        task = _task(connection, task_id)
+        entry = next((e for e in _columns(task) if e["column"] == column and is_picture(e)), None)
         if entry is None:
             raise InvalidArgument(f"task {task_id} has no pictures {column!r}")
-        pixels = example_bytes(connection, found, example_id, column)
+        pixels = example_bytes(connection, task, example_id, column)
     return Response(example_png(entry, pixels), mimetype="image/png")
 
 
@@ -92,20 +92,19 @@ def switch_example(task_id: int) -> BaseResponse:
     with connected(g.login.dsn) as connection:
         switch(connection, _task(connection, task_id), example_id, is_on=request.form.get("is_on") == "true")
     before = request.form.get("before", type=int)
-    place = url_for("pages.refine", task_id=task_id, before=before)
-    return redirect(f"{place}#example-{example_id}")
+    return redirect(f"{url_for('pages.refine', task_id=task_id, before=before)}#example-{example_id}")
 
 
 @pages.route("/tasks/<int:task_id>/infer", methods=["GET", "POST"])
 def infer(task_id: int) -> tuple[str, int]:
     """Ask the best model of a task for its output for a picture or numbers; refused input stays in the form."""
     with connected(g.login.dsn) as connection:
-        found = _task(connection, task_id)
-    (first, *others) = found["inputs"]
+        task = _task(connection, task_id)
+    (first, *others) = task["inputs"]
     takes_picture = not others and is_picture(first)
-    shown = {"task": found, "takes_picture": takes_picture, "example": _example(found)}
+    shown = {"task": task, "takes_picture": takes_picture, "example": _example(task)}
     try:
-        answered = _answered(found, takes_picture) if request.method == "POST" else {}
+        answered = _answered(task, takes_picture) if request.method == "POST" else {}
     except EasemlError as error:
         problem = {"problem": error.message, "hint": error.hint}
         return render_template("infer.html", **shown, given=_given(), **problem), 400
@@ -116,18 +115,18 @@ def infer(task_id: int) -> tuple[str, int]:
 def runs() -> str:
     """Show the newest runs of all datasets."""
     with connected(g.login.dsn) as connection:
-        found = rows(connection, "runs", limit=200)
-    return render_template("runs.html", runs=found, is_live=_has_open(found))
+        listed = rows(connection, "runs", limit=200)
+    return render_template("runs.html", runs=listed, is_live=_has_open(listed))
 
 
 @pages.get("/runs/<int:run_id>")
 def run(run_id: int) -> str:
     """Show one run: summary, leaderboard, learning curves, and why it waits."""
     with connected(g.login.dsn) as connection:
-        found = one(connection, "run", f"run {run_id}", run_id=run_id)
+        run = one(connection, "run", f"run {run_id}", run_id=run_id)
         summary = [next(iter(row.values())) for row in rows(connection, "summary", run_id=run_id)]
-        shown = _run_parts(connection, found)
-    return render_template("run.html", run=found, summary=summary, is_live=_has_open([found]), **shown)
+        shown = _run_parts(connection, run)
+    return render_template("run.html", run=run, summary=summary, is_live=_has_open([run]), **shown)
 
 
 def _run_parts(connection: Connection, run: Row) -> dict[str, Any]:
@@ -158,7 +157,7 @@ def _given() -> str:
 
 
 def _answer(connection: Connection, task: Row, takes_picture: bool) -> dict[str, Any]:
-    """Return what easeml.infer answers for the input of the form. Raises InvalidArgument, InvalidData."""
+    """Return the answer of easeml.infer to the input of the form. Raises InvalidArgument, InvalidData."""
     value: bytes | Jsonb
     given = request.files.get("picture")
     if takes_picture and given is not None and given.filename:
@@ -176,8 +175,8 @@ def _answer(connection: Connection, task: Row, takes_picture: bool) -> dict[str,
             raise InvalidArgument(
                 f"expected the input as JSON: {said}", hint=f"Its form is {_example(task)}."
             ) from error
-    found = connection.execute("SELECT easeml.infer(%s, %s) AS answer", [task["task_name"], value]).fetchone()
-    answer: dict[str, Any] = found["answer"] if found else {}
+    row = connection.execute("SELECT easeml.infer(%s, %s) AS answer", [task["task_name"], value]).fetchone()
+    answer: dict[str, Any] = row["answer"] if row else {}
     return answer
 
 
@@ -186,11 +185,10 @@ def _example(task: Row) -> str:
 
 
 def _named_outputs(classes: list[str] | None, answer: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return classes with their probabilities, the most probable first; nothing where none come out."""
+    """Return classes with their probabilities, the most probable first; empty if the answer has none."""
     if classes is None:
         return []
-    pairs = zip(classes, answer["output"], strict=True)
-    return sorted(pairs, key=lambda pair: -pair[1])[:20]
+    return sorted(zip(classes, answer["output"], strict=True), key=lambda pair: -pair[1])[:20]
 
 
 def _columns(task: Row) -> list[dict[str, Any]]:

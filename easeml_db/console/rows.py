@@ -1,4 +1,4 @@
-"""What a role sees, read over a connection of that role, so that the console adds no rights of its own."""
+"""Rows that a role may see, read over a connection of that role: the console adds no rights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Connection = psycopg.Connection[dict[str, Any]]
 Row = dict[str, Any]
 NO_FILE = "/dev/null/none"
 """No password file and no certificate: the driver would read those in the home of the console's owner."""
-OWN_NOTHING = {"passfile": NO_FILE, "sslcert": NO_FILE, "sslkey": NO_FILE, "gssencmode": "disable"}
+NO_OWNER_FILES = {"passfile": NO_FILE, "sslcert": NO_FILE, "sslkey": NO_FILE, "gssencmode": "disable"}
 NO_TICKETS = {"require_auth": "!gss,!sspi"} if psycopg.pq.version() >= 160_000 else {}
 """Of Kerberos, with which a server would take every user for the owner; older drivers cannot say so."""
 STATEMENT_TIMEOUT = "20s"
@@ -54,13 +54,13 @@ def dsn_of_role(dsn: str, role: str, password: str) -> str:
         raise InvalidArgument("expected the name of a role, and no NUL in it or in the password")
     given = {name: value for name, value in conninfo_to_dict(dsn).items() if name not in OF_OTHERS}
     tickets = {} if "PGREQUIREAUTH" in os.environ else NO_TICKETS  # an owner who demands something may demand more
-    own = {"user": role, **OWN_NOTHING, **({"password": password} if password else {})}
-    return make_conninfo(**{**tickets, **given, **own})  # type: ignore[arg-type]
+    login = {"user": role, **NO_OWNER_FILES, **({"password": password} if password else {})}
+    return make_conninfo(**{**tickets, **given, **login})  # type: ignore[arg-type]
 
 
 @contextmanager
 def connected(dsn: str) -> Iterator[Connection]:
-    """Open a connection of a role; the server's errors come out as the project's."""
+    """Open a connection of a role; raise the server's errors as the project's."""
     with connect_now(dsn, "easeml console") as connection:
         try:
             connection.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'")
@@ -70,17 +70,17 @@ def connected(dsn: str) -> Iterator[Connection]:
 
 
 def rows(connection: Connection, name: str, **values: object) -> list[Row]:
-    """Return all rows of a query in queries/console.sql; numbers that are none come out as None."""
-    found = connection.execute(queries("console")[name].encode(), values).fetchall()
-    return [{key: _finite(value) for key, value in row.items()} for row in found]
+    """Return all rows of a query in queries/console.sql, with None for NaN and infinities."""
+    records = connection.execute(queries("console")[name].encode(), values).fetchall()
+    return [{key: _finite(value) for key, value in row.items()} for row in records]
 
 
 def one(connection: Connection, name: str, what: str, **values: object) -> Row:
     """Return the only row of a query. Raises NotFound, which names what does not exist for this role."""
-    found = rows(connection, name, **values)
-    if not found:
+    records = rows(connection, name, **values)
+    if not records:
         raise NotFound(f"there is no {what} that you can see")
-    return found[0]
+    return records[0]
 
 
 def examples(connection: Connection, task: Row, before: int | None, n_rows: int) -> list[Row]:
@@ -100,10 +100,10 @@ def example_bytes(connection: Connection, task: Row, example_id: int, column: st
     statement = sql.SQL("SELECT {} AS pixels FROM {} WHERE example_id = %s").format(
         sql.Identifier(column), _table(task)
     )
-    found = connection.execute(statement, [example_id]).fetchone()
-    if found is None or found["pixels"] is None:
+    row = connection.execute(statement, [example_id]).fetchone()
+    if row is None or row["pixels"] is None:
         raise NotFound(f"there is no example {example_id} that you can see")
-    return bytes(found["pixels"])
+    return bytes(row["pixels"])
 
 
 def switch(connection: Connection, task: Row, example_id: int, *, is_on: bool) -> None:

@@ -32,11 +32,11 @@ def back_up(dsn: str, programs: Path, path: Path, *, may_replace: bool = False) 
         if encoding != "SQL_ASCII":  # whose text is in no encoding that is known
             command += ["--encoding=UTF8"]
         run_program([*command, f"--dbname={target}"], environment)
-        found = read_dump(programs, part)
+        dump = read_dump(programs, part)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-    return Dump(path, found.version, found.n_rows, found.roles)
+    return Dump(path, dump.version, dump.n_rows, dump.roles)
 
 
 def _target(path: Path) -> Path:

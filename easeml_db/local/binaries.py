@@ -22,13 +22,13 @@ def find_binaries() -> Path:
             raise InvalidArgument(f"EASEML_BINDIR: there is no initdb in {chosen}")
         return Path(chosen)
     folders = [folder for place, pattern in PLACES for folder in place.glob(pattern)]
-    found = [(major, folder) for folder in folders if (major := _major(folder)) >= MIN_MAJOR and _has_python(folder)]
-    if not found:
+    usable = [(major, folder) for folder in folders if (major := _major(folder)) >= MIN_MAJOR and _has_python(folder)]
+    if not usable:
         raise NotFound(
             f"no PostgreSQL {MIN_MAJOR} or newer with PL/Python is installed",
             hint="On Debian or Ubuntu: apt-get install postgresql postgresql-plpython3-15 (or your version's number).",
         )
-    return max(found)[1]
+    return max(usable)[1]
 
 
 def find_client_programs(major: int) -> Path:
@@ -40,12 +40,12 @@ def find_client_programs(major: int) -> Path:
     if chosen := os.environ.get("EASEML_BINDIR"):
         return Path(chosen)
     folders = [folder for place, pattern in PLACES for folder in place.glob(pattern)]
-    found = {_major(folder): folder for folder in folders if (folder / "pg_restore").exists()}
-    if major in found:
-        return found[major]
+    by_major = {_major(folder): folder for folder in folders if (folder / "pg_restore").exists()}
+    if major in by_major:
+        return by_major[major]
     if (somewhere := shutil.which("pg_restore")) and program_version(somewhere) == major:
         return Path(somewhere).parent
-    there = ", ".join(map(str, sorted(found))) or "none"
+    there = ", ".join(map(str, sorted(by_major))) or "none"
     raise NotFound(
         f"the server is PostgreSQL {major}, and this machine has no pg_dump and pg_restore of that version: {there}",
         hint=f"Install that version's client package, for example: apt-get install postgresql-client-{major}."
@@ -56,14 +56,14 @@ def find_client_programs(major: int) -> Path:
 def program_version(program: str | Path) -> int:
     """Return the major version that a program reports; 0 if it reports none."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r" (\d+)", said)
-    return int(found[1]) if found else 0
+    match = re.search(r" (\d+)", said)
+    return int(match[1]) if match else 0
 
 
 def _major(folder: Path) -> int:
     """Return the major version in the folder's name; 0 if there is none."""
-    found = re.search(r"(\d+)", folder.parent.name)
-    return int(found[1]) if found else 0
+    match = re.search(r"(\d+)", folder.parent.name)
+    return int(match[1]) if match else 0
 
 
 def _has_python(folder: Path) -> bool:

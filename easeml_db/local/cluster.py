@@ -123,17 +123,17 @@ def quoted(value: object) -> str:
     return f"'{text}'"
 
 
-def choose_port(wanted: int | None, last: int | None) -> int:
+def choose_port(port: int | None, last: int | None) -> int:
     """Return the requested port, else that of the last start, else a free one. Raises InvalidArgument if taken."""
-    if wanted is None and last is not None and _is_free(last):
+    if port is None and last is not None and _is_free(last):
         return last
-    if wanted is None:
+    if port is None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             return int(probe.getsockname()[1])
-    if not _is_free(wanted):
-        raise InvalidArgument(f"port: {wanted} is taken on the loopback address", hint="Choose another --port.")
-    return wanted
+    if not _is_free(port):
+        raise InvalidArgument(f"port: {port} is taken on the loopback address", hint="Choose another --port.")
+    return port
 
 
 def _is_free(port: int) -> bool:

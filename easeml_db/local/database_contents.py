@@ -1,4 +1,4 @@
-"""What a database holds that somebody may miss: a restore replaces only one that holds nothing."""
+"""Contents of a database that somebody may miss: a restore replaces only a database without any."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def described(path: Path, printed: str) -> Dump:
             roles = json.loads(values.get("roles", "{}"))
             return Dump(
                 path, values["version"], sum(json.loads(values["n_rows"]).values()),
-                {name: DumpedRole(each["login"], tuple(each["groups"])) for name, each in roles.items()},
+                {name: DumpedRole(role["login"], tuple(role["groups"])) for name, role in roles.items()},
             )  # fmt: skip
     return Dump(path, FIRST_VERSION)
 
@@ -121,5 +121,5 @@ def without_password(dsn: str, environment: Mapping[str, str], **changed: str) -
             hint="Put it into a service of ~/.pg_service.conf, and give --dsn 'service=NAME ...'.",
         )
     password = parts.pop("password", None)
-    own = dict(environment) if password is None else {**environment, "PGPASSWORD": str(password)}
-    return make_conninfo("", **parts), own
+    variables = dict(environment) if password is None else {**environment, "PGPASSWORD": str(password)}
+    return make_conninfo("", **parts), variables

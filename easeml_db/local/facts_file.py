@@ -34,7 +34,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 def remember(folder: Path, **facts: Any) -> None:
     """Add to the stored facts."""
-    known: dict[str, Any] = {}
+    former: dict[str, Any] = {}
     with contextlib.suppress(NotReady):
-        known = read_facts(folder)
-    write_private(folder / FACTS, json.dumps(known | facts))
+        former = read_facts(folder)
+    write_private(folder / FACTS, json.dumps(former | facts))

@@ -1,4 +1,4 @@
-"""What a private server keeps in its folder: it takes no other folder over, and removes nothing else."""
+"""Files that a private server keeps in its folder: it takes over no other folder, and removes nothing else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def remove_entries(folder: Path) -> None:
     """Remove what a private server keeps in its folder, and the folder itself if nothing else is in it."""
     if not folder.is_dir():
         return
-    # Who waits for the lock begins as soon as its file is gone: then nothing else may be there to remove.
+    # A command that waits for the lock starts once its file is gone, so that file goes last.
     for path in sorted(filter(_is_own, folder.iterdir()), key=lambda path: path.name == LOCK):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

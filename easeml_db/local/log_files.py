@@ -26,17 +26,17 @@ CHECK_SECONDS = 10.0
 
 def last_lines(log: Path, n_lines: int = 5) -> str:
     """Return the end of a log, with that of the files before it if it is short; empty if there is none."""
-    found: list[str] = []
-    for path in _newest_first(log):
-        if len(found) >= n_lines:
+    lines: list[str] = []
+    for path in (log, *(_numbered(log, number) for number in range(1, N_LOG_FILES))):
+        if len(lines) >= n_lines:
             break
         if path.exists():
-            found = path.read_text(encoding="utf-8", errors="replace").splitlines()[-n_lines:] + found
-    return "\n".join(found[max(0, len(found) - n_lines) :])
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-n_lines:] + lines
+    return "\n".join(lines[max(0, len(lines) - n_lines) :])
 
 
 class Tail:
-    """What is written into a log from now on, also after it has been shortened."""
+    """Lines that are written to a log from now on, also after it has been shortened."""
 
     def __init__(self, log: Path) -> None:
         self._log, self._begun = log, b""
@@ -50,9 +50,9 @@ class Tail:
             return []
         with file:
             fcntl.flock(file, fcntl.LOCK_SH)  # it is not being shortened
-            if (found := _identity(_numbered(self._log, 1))) != self._shortened:
+            if (identity := _identity(_numbered(self._log, 1))) != self._shortened:
                 self._begun += _read_from(_numbered(self._log, 1), self._position)
-                self._position, self._shortened = 0, found
+                self._position, self._shortened = 0, identity
             file.seek(self._position)
             read = file.read()
         self._position += len(read)
@@ -61,11 +61,11 @@ class Tail:
 
 
 def keep_short(folder: Path) -> None:
-    """Look after the logs of a private server, and of its nodes, for as long as this process lives."""
+    """Keep the logs of a private server and of its nodes short, as long as this process lives."""
 
     def look() -> None:
         while True:
-            for log in _logs_of(folder):
+            for log in _log_paths(folder):
                 with contextlib.suppress(OSError):  # the folder is being removed, or the disk is full: the next time
                     shorten(log)
             time.sleep(CHECK_SECONDS)
@@ -99,13 +99,9 @@ def _opened(path: Path, flags: int) -> FileIO:
     return open(os.open(path, flags | os.O_NOFOLLOW, 0o600), "r+b" if flags & os.O_RDWR else "wb", buffering=0)
 
 
-def _logs_of(folder: Path) -> Iterator[Path]:
-    for each in (folder, *(folder / "nodes").glob("*")):
-        yield from (each / name for name in LOGS)
-
-
-def _newest_first(log: Path) -> list[Path]:
-    return [log, *(_numbered(log, number) for number in range(1, N_LOG_FILES))]
+def _log_paths(folder: Path) -> Iterator[Path]:
+    for place in (folder, *(folder / "nodes").glob("*")):
+        yield from (place / name for name in LOGS)
 
 
 def _numbered(log: Path, number: int) -> Path:

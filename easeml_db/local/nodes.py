@@ -13,7 +13,7 @@ from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.private_files import write_private
 from easeml_db.local.server import DATABASE, Embedded
 from easeml_db.postgres.connection import connect_now
-from easeml_db.postgres.nodes.node_installation import OWN_DDL
+from easeml_db.postgres.nodes.node_installation import LOCAL_DDL
 from easeml_db.postgres.versions import update_extension
 
 SERVICES = "pg_service.conf"
@@ -31,17 +31,17 @@ def start_nodes(server: Embedded, names: Sequence[str]) -> None:
         facts = conninfo_to_dict(node.dsn(user=SERVICE_ROLE))
         sections += [f"[pg_{name}]", *(f"{key}={value}" for key, value in facts.items()), ""]
     if not (server.folder / SERVICES).exists():
-        server.stop_coordinator()  # one that runs was started without this file, and would never find it
+        server.stop_coordinator()  # a running coordinator was started without this file, and would never find it
     write_private(server.folder / SERVICES, "\n".join(sections))
     os.environ["PGSERVICEFILE"] = str(server.folder / SERVICES)
 
 
 def _other_services(path: Path, names: Sequence[str]) -> list[str]:
     """Return the lines about services that somebody has added to those of the nodes."""
-    own, kept, is_kept = {f"[pg_{name}]" for name in names}, [], True
+    headings, kept, is_kept = {f"[pg_{name}]" for name in names}, [], True
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         if line.lstrip().startswith("["):
-            is_kept = line.strip() not in own
+            is_kept = line.strip() not in headings
         kept += [line] if is_kept else []
     return kept
 
@@ -68,7 +68,7 @@ def prepare_node(node: Embedded) -> None:
     """Create database, extension and the coordinator's role on a node, where they are missing; update the extension."""
     prepare_roles(node)
     with connect_now(node.dsn()) as connection:
-        connection.execute(OWN_DDL)
+        connection.execute(LOCAL_DDL)
         connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
         update_extension(connection, "easeml_segment")
         connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(SERVICE_ROLE)))

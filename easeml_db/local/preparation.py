@@ -1,4 +1,4 @@
-"""What a database needs before a coordinator can serve it: the extension, the coordinator's login role, and slots."""
+"""Prepares a database for a coordinator: the extension, the coordinator's login role, and slots."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import psycopg
 
 from easeml_db.local.processes import available_cores
-from easeml_db.postgres.nodes.node_installation import OWN_DDL
+from easeml_db.postgres.nodes.node_installation import LOCAL_DDL
 from easeml_db.postgres.versions import update_extension
 
 SERVICE_ROLE = "easeml_service"
-# No schema of a tenant is looked into, and a coordinator that hangs within a transaction does not keep its locks.
+# The role searches no schema of a tenant, and a coordinator that hangs in a transaction loses its locks.
 SERVICE_SETTINGS = {"search_path": "pg_catalog, pg_temp", "idle_in_transaction_session_timeout": "'1min'"}
 
 # Slots are told apart from those of instances. Those that are alike keep what somebody gave them; threads that only
@@ -36,7 +36,7 @@ def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None
     """Create the extension, the coordinator's login role and the slots, where they are missing; change the number of
     slots if it is given and another.
     """
-    connection.execute(OWN_DDL)
+    connection.execute(LOCAL_DDL)
     connection.execute("CREATE EXTENSION IF NOT EXISTS easeml CASCADE")
     update_extension(connection)
     if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [SERVICE_ROLE]).fetchall():

@@ -30,8 +30,7 @@ def server_user() -> pwd.struct_passwd:
         return pwd.getpwnam("postgres")
     except KeyError as error:
         raise NotFound(
-            "there is no user postgres to run the server as",
-            hint="Install PostgreSQL, or run as a plain user.",
+            "there is no user postgres to run the server as", hint="Install PostgreSQL, or run as a plain user."
         ) from error
 
 
@@ -85,10 +84,10 @@ def available_cores(quota: Path = CPU_QUOTA) -> int:
     allows. quota: the file in which the kernel reports microseconds, or max, and the period.
     """
     n_cores = len(os.sched_getaffinity(0))
-    told = quota.read_text(encoding="ascii").split() if quota.exists() else []
-    if len(told) != 2 or told[0] == "max":
+    limit = quota.read_text(encoding="ascii").split() if quota.exists() else []
+    if len(limit) != 2 or limit[0] == "max":
         return n_cores
-    return max(1, min(n_cores, int(told[0]) // int(told[1])))
+    return max(1, min(n_cores, int(limit[0]) // int(limit[1])))
 
 
 def package_build() -> float:

@@ -1,4 +1,4 @@
-"""Where a restore makes its database: beside the one that it will replace, marked by its name and a comment.
+"""Databases in which a restore works: beside the one to replace, marked by name and comment.
 
 A database without that comment belongs to somebody else, whatever its name. Only one restore at a time works in a
 cluster.
@@ -26,7 +26,7 @@ LOCK = "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('ease
 UNLOCK = "SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended('easeml restore', 0))"
 REMARK = """SELECT pg_catalog.shobj_description(d.oid, 'pg_database') AS remark FROM pg_catalog.pg_database d
     WHERE d.datname = %s"""
-# How to make a database like another, and what CREATE DATABASE would not make like it.
+# Options of CREATE DATABASE for a database like another, and settings that these options cannot copy.
 LIKE = """SELECT format('OWNER %%I ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg_catalog.pg_get_userbyid(d.datdba),
         pg_catalog.pg_encoding_to_char(d.encoding), d.datcollate, d.datctype) AS options,
     array_remove(ARRAY[
@@ -69,14 +69,14 @@ def options_of(connection: Connection, name: str) -> str | None:
     """
     if len(name.encode()) > MAX_NAME_BYTES:
         raise InvalidArgument(f"expected a database name of at most {MAX_NAME_BYTES} bytes, got {name!r}")
-    found = connection.execute(LIKE, [name]).fetchone()
-    if found is not None and found["own"]:
+    row = connection.execute(LIKE, [name]).fetchone()
+    if row is not None and row["own"]:
         raise NotAllowed(
-            f"database {name!r} has {', '.join(found['own'])} of its own, and a restore would make it anew without",
+            f"database {name!r} has {', '.join(row['own'])} of its own, and a restore would make it anew without",
             hint="Restore into a name that is free: dbname=NEW. Then set them there, and rename it."
             " Or drop this database first, and set them again afterwards.",
         )
-    return str(found["options"]) if found is not None else None
+    return str(row["options"]) if row is not None else None
 
 
 def is_half_dropped(connection: Connection, name: str) -> bool:
@@ -96,9 +96,10 @@ def make_beside(connection: Connection, name: str, options: str | None) -> str:
     """Create the database in which a restore into another works, and return its name; drop what a killed restore left.
     Raises NotAllowed if a database of that name was not made by such a restore, or if one is still at work in it.
     """
-    beside, mark = place_beside(name), _mark(name)
-    found = connection.execute(REMARK, [beside]).fetchone()
-    if found is not None and found["remark"] != mark:
+    beside = place_beside(name)
+    mark = f"easeml restore makes database {name!r} of this; it drops it when it runs again"
+    row = connection.execute(REMARK, [beside]).fetchone()
+    if row is not None and row["remark"] != mark:
         raise NotAllowed(
             f"there is a database {beside!r}, which no restore into {name!r} made",
             hint="Rename it, or drop it if it is of no use; a restore works in a database of that name.",
@@ -121,8 +122,8 @@ def make_beside(connection: Connection, name: str, options: str | None) -> str:
 
 def remark_of(connection: Connection, name: str) -> str | None:
     """Return the comment on a database."""
-    found = connection.execute(REMARK, [name]).fetchone()
-    return found["remark"] if found is not None else None
+    row = connection.execute(REMARK, [name]).fetchone()
+    return row["remark"] if row is not None else None
 
 
 def put_in_place(connection: Connection, beside: str, name: str, remark: str | None) -> None:
@@ -144,7 +145,3 @@ def drop(connection: Connection, name: str, *, force: bool = False) -> None:
     """Drop a database if it is there. force: end its sessions."""
     how = sql.SQL("WITH (FORCE)" if force else "")
     connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} {}").format(sql.Identifier(name), how))
-
-
-def _mark(name: str) -> str:
-    return f"easeml restore makes database {name!r} of this; it drops it when it runs again"

@@ -27,13 +27,13 @@ def make_roles(connection: Connection, roles: Mapping[str, DumpedRole]) -> tuple
     """Create the missing roles, without passwords and without a superuser's rights; return their names, and the roles
     that a killed restore made.
     """
-    known = _known(connection)
+    present = _unfinished(connection)
     with connection.transaction():
-        for name in sorted(set(roles) - set(known)):
+        for name in sorted(set(roles) - set(present)):
             login = sql.SQL("LOGIN" if roles[name].can_log_in else "NOLOGIN")
             connection.execute(sql.SQL("CREATE ROLE {} {}").format(sql.Identifier(name), login))
             connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(sql.Identifier(name), MARK))
-    return tuple(name for name in sorted(roles) if known.get(name, True))
+    return tuple(name for name in sorted(roles) if present.get(name, True))
 
 
 def complete_roles(
@@ -55,12 +55,12 @@ def complete_roles(
 
 def drop_unfinished_roles(connection: Connection, roles: Mapping[str, DumpedRole]) -> None:
     """Drop the roles that make_roles made, except those that have been given something since."""
-    for name, is_unfinished in _known(connection).items():
+    for name, is_unfinished in _unfinished(connection).items():
         if is_unfinished and name in roles:
             with contextlib.suppress(psycopg.errors.DependentObjectsStillExist):
                 connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
 
-def _known(connection: Connection) -> dict[str, bool]:
-    """Return all roles, and of each whether a restore made it that has not finished."""
+def _unfinished(connection: Connection) -> dict[str, bool]:
+    """Return whether each role was made by a restore that has not finished, by name."""
     return {row["rolname"]: row["is_unfinished"] for row in connection.execute(ROLES, [MARK]).fetchall()}

@@ -154,10 +154,10 @@ def _check_empty(connection: Connection, dsn: str, name: str) -> None:
     if is_half_dropped(connection, name):
         return
     with connect_now(dsn) as session:
-        told = contents_of(session)
-    if told:
+        contents = contents_of(session)
+    if contents:
         raise NotAllowed(
-            f"database {name!r} is in use: it has {', '.join(told)}, and a backup is restored into an empty one",
+            f"database {name!r} is in use: it has {', '.join(contents)}, and a backup is restored into an empty one",
             hint="Restore into another: easeml restore FILE --dsn 'dbname=NEW ...', or easeml up --data NEW_FOLDER and"
             " --data NEW_FOLDER here.",
         )

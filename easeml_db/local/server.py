@@ -80,9 +80,9 @@ class Embedded:
         """The folder of the socket: in the server's folder, or under a short name if libpq could not take that path,
         for it is too long or has a comma, where libpq begins the next host.
         """
-        own = self.folder / "socket"
-        if len(os.fsencode(own / ".s.PGSQL.65535")) <= MAX_SOCKET_PATH and "," not in str(own):
-            return own
+        sockets = self.folder / "socket"
+        if len(os.fsencode(sockets / ".s.PGSQL.65535")) <= MAX_SOCKET_PATH and "," not in str(sockets):
+            return sockets
         return Path(tempfile.gettempdir()) / f"easeml-{sha256(str(self.folder).encode()).hexdigest()[:12]}"
 
     @property
@@ -194,8 +194,8 @@ class Embedded:
         """Refuse a cluster whose extension has this version's number but other contents, because nothing could update
         it.
         """
-        known = self.facts.get("extension_version"), self.facts.get("extension_build")
-        if known[0] == __version__ and known[1] != extension_files.fingerprint():
+        prepared = self.facts.get("extension_version"), self.facts.get("extension_build")
+        if prepared[0] == __version__ and prepared[1] != extension_files.fingerprint():
             raise VersionMismatch(
                 f"the private server in {self.folder} was made by another build of easeml {__version__}",
                 hint=f"Keep what you need of it (easeml backup), then: easeml destroy --data {self._typed}, easeml up.",
@@ -237,9 +237,9 @@ class Embedded:
         """
         log, began = self.folder / "server.log", time.monotonic()
         while not self.has_started(log):
-            told = last_lines(log)
-            if FORMER_IN_MEMORY not in told or time.monotonic() > began + FORMER_SECONDS:
-                raise ServerUnavailable("the private server did not start", detail=told, hint=f"Its log: {log}")
+            lines = last_lines(log)
+            if FORMER_IN_MEMORY not in lines or time.monotonic() > began + FORMER_SECONDS:
+                raise ServerUnavailable("the private server did not start", detail=lines, hint=f"Its log: {log}")
             time.sleep(0.2)
 
     def has_started(self, log: Path) -> bool:

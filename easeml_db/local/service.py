@@ -96,7 +96,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    told, told_seconds = "", 0.0
+    last_message, last_seconds = "", 0.0
     while not stopping.is_set():
         inboxes[:] = [QueueInbox((counters.count, journal.heard))]
         try:
@@ -113,8 +113,8 @@ async def _serve(
             return
         # RowsHeld: an update of the extension, say, locks whole tables for longer than a statement of ours waits.
         except (OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly) as error:
-            if str(error) != told or time.monotonic() - told_seconds >= TELL_AGAIN_SECONDS:
-                told, told_seconds = str(error), time.monotonic()
+            if str(error) != last_message or time.monotonic() - last_seconds >= TELL_AGAIN_SECONDS:
+                last_message, last_seconds = str(error), time.monotonic()
                 journal.say(f"{error}; trying again")
             await _pause(stopping)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def begin(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Start work in the background; the caller keeps the task, and asks it whether it is done."""
+    """Start work in the background; the caller keeps the task and checks whether it is done."""
     task = asyncio.create_task(work)
     task.add_done_callback(_look_at)
     return task

@@ -87,8 +87,7 @@ def unavailable(error: psycopg.Error) -> ServerUnavailable:
     """Return the error that the server cannot be reached, with the driver's message."""
     text = " ".join(str(error).split())
     return ServerUnavailable(
-        f"the server cannot be reached: {text}",
-        hint="Start a private one with easeml up, or check --dsn / EASEML_DSN.",
+        f"the server cannot be reached: {text}", hint="Start a private one with easeml up, or check --dsn / EASEML_DSN."
     )
 
 

@@ -65,8 +65,7 @@ def install(binaries: Path) -> list[Path]:
             path.chmod(0o644)
         except PermissionError as error:
             raise NotAllowed(
-                f"no right to write {path}",
-                hint="Run once as root: sudo $(command -v easeml) install --files-only",
+                f"no right to write {path}", hint="Run once as root: sudo $(command -v easeml) install --files-only"
             ) from error
     return changed
 

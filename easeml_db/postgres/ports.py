@@ -58,9 +58,9 @@ async def postgres_ports(
     in_use, kept, requests = StatesInUse(), KeptSessions(), Requests(session)
     on_nodes = [NodeWorker(requests, asked) for asked in (packings(kept), node_jobs(in_use))]
     async with AsyncExitStack() as stack:
-        for each in (session, changes, lease):
-            await each.open()
-            stack.push_async_callback(each.close)
+        for part in (session, changes, lease):
+            await part.open()
+            stack.push_async_callback(part.close)
         stack.push_async_callback(space.close)
         stack.push_async_callback(tasks.close)
         stack.callback(searches.close)

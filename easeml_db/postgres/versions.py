@@ -21,10 +21,10 @@ def check_version(installed: str | None) -> None:
     """Refuse to work with a database whose extension is missing or of another version. Raises VersionMismatch."""
     if installed == __version__:
         return
-    found = "no extension easeml" if installed is None else f"extension easeml {installed}"
+    extension = "no extension easeml" if installed is None else f"extension easeml {installed}"
     is_newer = installed is not None and _numbers(installed) > _numbers(__version__)
     raise VersionMismatch(
-        f"the database has {found}, this package is {__version__}",
+        f"the database has {extension}, this package is {__version__}",
         hint=_newer_package(installed) if is_newer else "Run: easeml install --dsn ..., which updates the extension.",
     )
 
@@ -59,13 +59,13 @@ def check_available(connection: psycopg.Connection[Any], version: str) -> None:
     """Refuse a server that lacks the extension files of this package, or of a requested former version. Raises
     VersionMismatch.
     """
-    found = connection.execute(AVAILABLE).fetchall()
-    versions = {row["version"] for row in found}
-    if {version, __version__} <= versions and all(row["default_version"] == __version__ for row in found):
+    rows = connection.execute(AVAILABLE).fetchall()
+    versions = {row["version"] for row in rows}
+    if {version, __version__} <= versions and all(row["default_version"] == __version__ for row in rows):
         return
-    told = ", ".join(sorted(versions)) or "no version of it"
+    available = ", ".join(sorted(versions)) or "no version of it"
     raise VersionMismatch(
-        f"the server would need extension easeml {__version__} and a way to it from {version}; it has {told}",
+        f"the server would need extension easeml {__version__} and a way to it from {version}; it has {available}",
         hint="Run on the server's machine: easeml install --files-only",
     )
 

@@ -72,8 +72,7 @@ def config() -> dict[str, Any]:
 
 def hue() -> alt.Color:
     """Return the hue of a trial; the leaderboard is the legend."""
-    scale = alt.Scale(domain=list(range(len(HUES))), range=list(HUES))
-    return alt.Color("hue:O").scale(scale).legend(None)
+    return alt.Color("hue:O").scale(alt.Scale(domain=list(range(len(HUES))), range=list(HUES))).legend(None)
 
 
 # Gantt
@@ -117,11 +116,11 @@ def _time_axis(data: ChartData) -> alt.Axis:
 
 
 def _named_units() -> Any:
-    found = alt.Chart(alt.NamedData("units"))
+    chart = alt.Chart(alt.NamedData("units"))
     for key in ("slot", "trial"):
         source = alt.LookupData(data=alt.NamedData(f"{key}s"), key=key, fields=[f"{key}_name"])
-        found = found.transform_lookup(lookup=key, from_=source)
-    return found
+        chart = chart.transform_lookup(lookup=key, from_=source)
+    return chart
 
 
 def _bars(kind: int, lane: alt.Y, data: ChartData, frame: Frame) -> Any:
@@ -169,8 +168,7 @@ def _failures(lane: alt.Y, lanes: Lanes, frame: Frame) -> Any:
 def _pauses() -> list[Any]:
     base = alt.Chart(alt.NamedData("pauses")).encode(x="at:Q")
     label = base.mark_text(align="left", baseline="bottom", dx=4, dy=-3, color=MUTED, fontSize=11, clip=False)
-    rule = base.mark_rule(strokeDash=[4, 3], color=TEXT)
-    return [rule, label.encode(y=alt.value(0), text="label:N")]
+    return [base.mark_rule(strokeDash=[4, 3], color=TEXT), label.encode(y=alt.value(0), text="label:N")]
 
 
 # Learning curves

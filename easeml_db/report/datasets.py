@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from easeml_db.report.evaluation import held_out_columns
 from easeml_db.report.figures import KINDS, Figures, busy_over_time, figures
 from easeml_db.report.forecasts import forecast_columns
-from easeml_db.report.held_out import held_out_columns
 from easeml_db.report.rows import Columns, Row, RunRows, finite
 from easeml_db.report.timeline import Timeline, timeline
 from easeml_db.report.wording import duration_text, metric_text, percent_text
@@ -53,9 +53,9 @@ def chart_data(rows: RunRows, *, n_top: int) -> ChartData:
     hue.
     """
     line = timeline(rows.units)
-    found = figures(line)
+    run_figures = figures(line)
     hues = {trial["trial_id"]: place % len(HUES) for place, trial in enumerate(rows.trials)}
-    slots = slot_names(rows.slots, [use.slot_id for use in found.slots])
+    slots = slot_names(rows.slots, [use.slot_id for use in run_figures.slots])
     trials = {trial["trial_id"]: f"{trial['trial_id']} {trial['architecture']}" for trial in rows.trials}
     top = {trial["trial_id"] for trial in rows.trials[: min(n_top, len(HUES))]}
     datasets: dict[str, Columns] = {
@@ -66,15 +66,15 @@ def chart_data(rows: RunRows, *, n_top: int) -> ChartData:
         "pauses": _pauses(line),
         "curves": _curves(rows.curves, hues, top),
         "busy": _busy(line),
-        "uses": _uses(found, slots),
-        "use_labels": _use_labels(found, slots),
+        "uses": _uses(run_figures, slots),
+        "use_labels": _use_labels(run_figures, slots),
         "best": _best(rows.trials[: len(HUES)], hues),
         **forecast_columns(rows),
         **held_out_columns(rows),
     }
     by_number = sorted(rows.trials, key=lambda trial: int(trial["trial_number"]))
     lanes = [trials[trial["trial_id"]] for trial in by_number]
-    return ChartData(rows, line, found, n_top, hues, datasets, list(slots.values()), lanes)
+    return ChartData(rows, line, run_figures, n_top, hues, datasets, list(slots.values()), lanes)
 
 
 def as_rows(columns: Columns) -> list[dict[str, Any]]:
@@ -84,8 +84,8 @@ def as_rows(columns: Columns) -> list[dict[str, Any]]:
 
 def slot_names(slots: Sequence[Row], used: Sequence[int]) -> dict[int, str]:
     """Return distinct names of the slots that ran a unit; a slot that has since been removed is named by its number."""
-    known = {slot["slot_id"]: slot["slot_name"] for slot in slots}
-    names = {slot_id: known.get(slot_id, f"slot {slot_id}") for slot_id in used}
+    named = {slot["slot_id"]: slot["slot_name"] for slot in slots}
+    names = {slot_id: named.get(slot_id, f"slot {slot_id}") for slot_id in used}
     taken = list(names.values())
     return {slot_id: name if taken.count(name) == 1 else f"{name} ({slot_id})" for slot_id, name in names.items()}
 
@@ -138,27 +138,27 @@ def _curves(curves: Sequence[Row], hues: dict[int, int], top: set[int]) -> Colum
 
 def _busy(line: Timeline) -> Columns:
     bins = busy_over_time(line.units, line.active_seconds)
-    points = [(finite(each.begin_seconds), finite(each.n_busy)) for each in bins]
+    points = [(finite(span.begin_seconds), finite(span.n_busy)) for span in bins]
     points += [(finite(bins[-1].end_seconds), finite(bins[-1].n_busy))] if bins else []
     return _columns(("at", "n_busy"), points)
 
 
-def _uses(found: Figures, slots: dict[int, str]) -> Columns:
+def _uses(run_figures: Figures, slots: dict[int, str]) -> Columns:
     shares = [
-        (slots[use.slot_id], kind, number, finite(seconds / found.active_seconds), duration_text(seconds))
-        for use in found.slots
+        (slots[use.slot_id], kind, number, finite(seconds / run_figures.active_seconds), duration_text(seconds))
+        for use in run_figures.slots
         for number, (kind, seconds) in enumerate(
             zip(KINDS, (use.train_seconds, use.validate_seconds, use.test_seconds), strict=True)
         )
-        if found.active_seconds
+        if run_figures.active_seconds
     ]
     return _columns(("slot_name", "kind", "number", "share", "busy"), shares)
 
 
-def _use_labels(found: Figures, slots: dict[int, str]) -> Columns:
+def _use_labels(run_figures: Figures, slots: dict[int, str]) -> Columns:
     return _columns(
         ("slot_name", "share", "label"),
-        ((slots[use.slot_id], finite(use.utilisation), percent_text(use.utilisation)) for use in found.slots),
+        ((slots[use.slot_id], finite(use.utilisation), percent_text(use.utilisation)) for use in run_figures.slots),
     )
 
 

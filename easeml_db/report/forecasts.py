@@ -15,8 +15,7 @@ def forecast_columns(rows: RunRows) -> dict[str, Columns]:
     names = {"made": "made_seconds", "expected": "eta_seconds", "least": "earliest_seconds", "most": "latest_seconds"}
     lines = {name: [round(row[column], 2) for row in rows.forecasts] for name, column in names.items()}
     end = seconds_in_all(rows.run)
-    ends = {"end": [] if end is None else [round(end, 2)]}
-    return {"forecasts": lines, "forecast_end": ends}
+    return {"forecasts": lines, "forecast_end": {"end": [] if end is None else [round(end, 2)]}}
 
 
 def seconds_in_all(run: Row) -> float | None:
@@ -35,13 +34,11 @@ def forecast_sentences(rows: RunRows) -> list[str]:
     outcome = f"It took {duration_text(end)} and {cost}." if end is not None else f"So far it {cost}."
     if not rows.forecasts:
         return [outcome]
-    told = rows.forecasts[-1]
+    row = rows.forecasts[-1]
     if end is not None:
-        told = next((row for row in rows.forecasts if row["made_seconds"] >= TENTH * end), told)
-    interval = (
-        f"in 90 of 100 cases {duration_text(told['earliest_seconds'])} to {duration_text(told['latest_seconds'])}"
-    )
+        row = next((later for later in rows.forecasts if later["made_seconds"] >= TENTH * end), row)
+    interval = f"in 90 of 100 cases {duration_text(row['earliest_seconds'])} to {duration_text(row['latest_seconds'])}"
     return [
-        f"{duration_text(told['made_seconds'])} after its start the run was expected to take"
-        f" {duration_text(told['eta_seconds'])} ({interval}), and to cost {cost_text(told['cost_expected'])}. {outcome}"
+        f"{duration_text(row['made_seconds'])} after its start the run was expected to take"
+        f" {duration_text(row['eta_seconds'])} ({interval}), and to cost {cost_text(row['cost_expected'])}. {outcome}"
     ]

@@ -27,7 +27,7 @@ def headline(rows: RunRows) -> str:
 
 
 def gantt_note(data: ChartData) -> str:
-    """Return how to read the Gantt chart."""
+    """Return the note that explains the Gantt chart."""
     note = "Colour: trial. Height: tall is training, middle validation, low test."
     if data.figures.n_retried_units:
         note += " Red outline: recorded by a later attempt."
@@ -36,9 +36,9 @@ def gantt_note(data: ChartData) -> str:
     return note
 
 
-def key_figures(rows: RunRows, found: Figures) -> list[KeyFigure]:
+def key_figures(rows: RunRows, total: Figures) -> list[KeyFigure]:
     """Return the figures at the top of the page."""
-    return [_best(rows), _makespan(found), _bound(found), _utilisation(found), _units(rows, found), _hopped(rows)]
+    return [_best(rows), _makespan(total), _bound(total), _utilisation(total), _units(rows, total), _hopped(rows)]
 
 
 def _best(rows: RunRows) -> KeyFigure:
@@ -51,36 +51,36 @@ def _best(rows: RunRows) -> KeyFigure:
     return KeyFigure(name, metric_text(best["validation_metric"]), note)
 
 
-def _makespan(found: Figures) -> KeyFigure:
-    if not found.n_units:
+def _makespan(total: Figures) -> KeyFigure:
+    if not total.n_units:
         return KeyFigure("makespan", UNKNOWN, "nothing has run yet")
-    if not found.pause_seconds:
-        return KeyFigure("makespan", duration_text(found.makespan_seconds), "first start to last end")
-    note = f"active; {duration_text(found.makespan_seconds)} with pauses of {duration_text(found.pause_seconds)}"
-    return KeyFigure("makespan", duration_text(found.active_seconds), note)
+    if not total.pause_seconds:
+        return KeyFigure("makespan", duration_text(total.makespan_seconds), "first start to last end")
+    note = f"active; {duration_text(total.makespan_seconds)} with pauses of {duration_text(total.pause_seconds)}"
+    return KeyFigure("makespan", duration_text(total.active_seconds), note)
 
 
-def _bound(found: Figures) -> KeyFigure:
-    if found.lower_bound_seconds is None or found.longest_trial_seconds is None or found.active_over_bound is None:
+def _bound(total: Figures) -> KeyFigure:
+    if total.lower_bound_seconds is None or total.longest_trial_seconds is None or total.active_over_bound is None:
         return KeyFigure("lower bound", UNKNOWN, "nothing has run yet")
-    is_trial = found.longest_trial_seconds >= found.busy_seconds / found.n_slots
+    is_trial = total.longest_trial_seconds >= total.busy_seconds / total.n_slots
     why = (
-        f"longest trial ({found.longest_trial_id})" if is_trial else f"busy time / {count_text(found.n_slots, 'slot')}"
+        f"longest trial ({total.longest_trial_id})" if is_trial else f"busy time / {count_text(total.n_slots, 'slot')}"
     )
-    note = f"{why}; makespan is {found.active_over_bound:.2f} times that"
-    return KeyFigure("lower bound", duration_text(found.lower_bound_seconds), note)
+    note = f"{why}; makespan is {total.active_over_bound:.2f} times that"
+    return KeyFigure("lower bound", duration_text(total.lower_bound_seconds), note)
 
 
-def _utilisation(found: Figures) -> KeyFigure:
-    slots = f"{duration_text(found.busy_seconds)} busy on {count_text(found.n_slots, 'slot')}"
-    return KeyFigure("utilisation", percent_text(found.utilisation), slots if found.n_units else "nothing has run yet")
+def _utilisation(total: Figures) -> KeyFigure:
+    slots = f"{duration_text(total.busy_seconds)} busy on {count_text(total.n_slots, 'slot')}"
+    return KeyFigure("utilisation", percent_text(total.utilisation), slots if total.n_units else "nothing has run yet")
 
 
-def _units(rows: RunRows, found: Figures) -> KeyFigure:
+def _units(rows: RunRows, total: Figures) -> KeyFigure:
     note = f"of {rows.run['n_units']:,} planned"
-    if found.n_retried_units:
-        note += f"; {found.n_retried_units:,} by a later attempt"
-    return KeyFigure("units", f"{found.n_units:,}", note)
+    if total.n_retried_units:
+        note += f"; {total.n_retried_units:,} by a later attempt"
+    return KeyFigure("units", f"{total.n_units:,}", note)
 
 
 def _hopped(rows: RunRows) -> KeyFigure:

@@ -18,10 +18,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from easeml_db.report.charts import DARK, Frame, busy_slots, config, curve, forecast_chart, gantt, slot_utilisation
 from easeml_db.report.datasets import ChartData
+from easeml_db.report.evaluation import CHART_ORDER, score_lines
+from easeml_db.report.evaluation_charts import held_out_charts
 from easeml_db.report.forecasts import forecast_sentences
 from easeml_db.report.headline import NOTHING, gantt_note, headline, key_figures
-from easeml_db.report.held_out import CHART_ORDER, score_lines
-from easeml_db.report.held_out_charts import held_out_charts
 from easeml_db.report.libraries import drawing_libraries
 from easeml_db.report.wording import FILTERS, failed
 
@@ -63,7 +63,7 @@ def _template() -> Template:
 
 def _policy(scripts: Sequence[str]) -> str:
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     # Vega compiles its expressions, and puts a style of its own into the page.
     rules = f"default-src 'none'; script-src {allowed} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
     return f"{rules}; base-uri 'none'; form-action 'none'"

@@ -47,7 +47,7 @@ def _with_rows(chart: Any, data: ChartData, names: Iterable[str]) -> dict[str, A
 def _chart(data: ChartData) -> Any:
     parts = _charts(data) if data.figures.n_units else [_nothing()]
     whole = alt.vconcat(*parts, spacing=28).resolve_scale(color="independent", x="independent", y="independent")
-    figures = "   ·   ".join(f"{each.name} {each.value}" for each in key_figures(data.rows, data.figures))
+    figures = "   ·   ".join(f"{figure.name} {figure.value}" for figure in key_figures(data.rows, data.figures))
     title = alt.TitleParams(headline(data.rows), subtitle=[figures], fontSize=20, subtitleFontSize=13, offset=18)
     return whole.properties(title=title, padding=28, config=config())
 

@@ -1,4 +1,4 @@
-"""What a report is made from: rows of the views, as sql/queries/report.sql reads them."""
+"""The input of a report: rows of the views, as sql/queries/report.sql reads them."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class RunRows:
 
     def __post_init__(self) -> None:
         """Make all texts visible: nothing that others have named reorders or hides a line of the report."""
-        for each in fields(self):
-            object.__setattr__(self, each.name, visible_value(getattr(self, each.name)))
+        for member in fields(self):
+            object.__setattr__(self, member.name, visible_value(getattr(self, member.name)))
 
 
 def columns_of(rows: Iterable[Row], names: Mapping[str, str]) -> Columns:
     """Return rows as columns for a chart. names: the chart's name of each column, and the rows'."""
-    found = list(rows)
-    return {name: [finite(row[column]) for row in found] for name, column in names.items()}
+    listed = list(rows)
+    return {name: [finite(row[column]) for row in listed] for name, column in names.items()}
 
 
 def finite(value: Any) -> Any:

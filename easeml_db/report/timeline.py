@@ -62,7 +62,7 @@ class Timeline:
 
     def active(self, clock_seconds: float) -> float:
         """Place an instant on the active axis; an instant in a pause, or outside the axis, goes to the nearest end."""
-        return min(_without(self.pauses, clock_seconds - self.zero), self.active_seconds)
+        return min(_active_seconds(self.pauses, clock_seconds - self.zero), self.active_seconds)
 
 
 def timeline(rows: Sequence[Row]) -> Timeline:
@@ -76,7 +76,7 @@ def timeline(rows: Sequence[Row]) -> Timeline:
 
 def _unit(row: Row, zero: float, pauses: Sequence[Pause]) -> Unit:
     names = ("trial_id", "kind", "epoch", "partition_number", "slot_id", "attempt")
-    begin = _without(pauses, row["started_seconds"] - zero)
+    begin = _active_seconds(pauses, row["started_seconds"] - zero)
     seconds = max(0.0, row["finished_seconds"] - row["started_seconds"])
     return Unit(**{name: row[name] for name in names}, begin_seconds=begin, end_seconds=begin + seconds)
 
@@ -97,7 +97,7 @@ def _pauses(spans: Sequence[tuple[float, float]]) -> tuple[Pause, ...]:
     return tuple(pauses)
 
 
-def _without(pauses: Sequence[Pause], seconds: float) -> float:
+def _active_seconds(pauses: Sequence[Pause], seconds: float) -> float:
     """Return seconds since the first start as active seconds, at least 0."""
     for pause in pauses:
         if seconds <= pause.at_seconds:

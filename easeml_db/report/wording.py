@@ -122,4 +122,4 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "percent": percent_text,
     "split_configs": split_configs,
 }
-"""What templates call these functions."""
+"""Names of these functions in templates."""

@@ -71,11 +71,11 @@ def csv_source(
     header = read_header(file)
     declared = _declared_types(header, types or {}, path)
     spelled = {name: ALIASES.get(kind, kind) for name, kind in (table_types or {}).items()}
-    known = {name: kind for name, kind in spelled.items() if kind in FIELD_TYPES}
-    settled, n_rows = settled_types(file, header, known | declared, progress)
-    columns = tuple(Column(each.name, each.element) for each in settled)
+    settled_names = {name: kind for name, kind in spelled.items() if kind in FIELD_TYPES}
+    settled, n_rows = settled_types(file, header, settled_names | declared, progress)
+    columns = tuple(Column(column.name, column.element) for column in settled)
     spaced = [f"{path}: fields begin with a space, which is left out"] if file.is_spaced else []
-    notes = (*spaced, *(note for each in settled if (note := each.note())))
+    notes = (*spaced, *(note for column in settled if (note := column.note())))
     return Source(columns, n_rows, partial(_chunks, file, settled), str(path), notes)
 
 
@@ -189,14 +189,14 @@ def _batches(file: CsvFile) -> Iterator[Rows]:
 class _Settling:
     """A column during the first pass: the types that all its fields so far may have, and its words for NULL."""
 
-    def __init__(self, name: str, known: str | None) -> None:
-        self.name, self.known = name, known
-        self._guesses: tuple[str, ...] = GUESSES if known is None else (known,)
-        self._has_values = known is not None
+    def __init__(self, name: str, given_type: str | None) -> None:
+        self.name, self.known = name, given_type
+        self._guesses: tuple[str, ...] = GUESSES if given_type is None else (given_type,)
+        self._has_values = given_type is not None
         self._words: Counter[str] = Counter()
 
     def observe(self, file: CsvFile, batch: Rows, i: int, fields: Sequence[str]) -> None:
-        """Narrow the types down to those of a batch; check one that is known."""
+        """Narrow the types down to those of a batch; check a type that was given."""
         self._words.update(field for field in fields if field in NULL_WORDS)
         present = [field for field in fields if field not in file.nulls and field not in NULL_WORDS]
         self._has_values = self._has_values or bool(present)
@@ -206,7 +206,7 @@ class _Settling:
             self._guesses = tuple(kind for kind in self._guesses if _is_all(kind, present))
 
     def settled(self, file: CsvFile) -> SettledColumn:
-        """Return what became of the column."""
+        """Return the settled column."""
         element = self._guesses[0] if self._has_values else "text"
         words = (
             Counter() if element == "text" else Counter({w: n for w, n in self._words.items() if w not in file.nulls})
@@ -227,15 +227,15 @@ class SettledColumn:
         """Return a note that names the words read as NULL without a request, or None."""
         if not self.words:
             return None
-        found = ", ".join(f"{word!r} ({n})" for word, n in self.words.most_common())
-        return f"column {self.name!r} is {self.element}: {found} read as NULL; --types '{self.name}=text' keeps them"
+        words = ", ".join(f"{word!r} ({n})" for word, n in self.words.most_common())
+        return f"column {self.name!r} is {self.element}: {words} read as NULL; --types '{self.name}=text' keeps them"
 
 
 def settled_types(
-    file: CsvFile, header: Sequence[str], known: Mapping[str, str], progress: Progress | None
+    file: CsvFile, header: Sequence[str], given_types: Mapping[str, str], progress: Progress | None
 ) -> tuple[list[SettledColumn], int]:
-    """Return the columns over the whole file, and the number of rows; check the types that are known."""
-    columns = [_Settling(name, known.get(name)) for name in header]
+    """Return the columns over the whole file, and the number of rows; check the types that were given."""
+    columns = [_Settling(name, given_types.get(name)) for name in header]
     n_rows = 0
     for batch in _batches(file):
         for i, fields in enumerate(zip(*batch.rows, strict=True)):

@@ -1,4 +1,4 @@
-"""Types of CSV columns: how their fields look, and what they become on the wire."""
+"""Types of CSV columns: the form of their fields, and their values on the wire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_NUMBERS = {"NaN", "nan", "NAN", "NaT"}
 NULL_WORDS = frozenset(
     {"NA", "N/A", "#N/A", "<NA>", "na", "n/a", "NULL", "Null", "null", "None", "none", "?", "-", ".", *NO_NUMBERS}
 )
-"""What programs write for a value that is missing: NULL in a column whose other fields are no texts."""
+"""Words of programs for a missing value: NULL in a column whose other fields are no texts."""
 TRUE_WORDS = frozenset({"true", "t", "yes", "y", "on", "1"})
 
 
@@ -72,7 +72,7 @@ def _parse_text(fields: Sequence[str]) -> list[bytes]:
 
 @dataclass(frozen=True)
 class FieldType:
-    """How fields of one type look and what they become; `parse` raises ValueError beyond the type's range."""
+    """The form of a type's fields and their conversion; `parse` raises ValueError beyond the type's range."""
 
     element: str
     inferred: re.Pattern[str] | None  # what a field must look like for the type to be guessed; None: never guessed

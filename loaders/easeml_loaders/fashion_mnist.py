@@ -20,15 +20,12 @@ LABELS = (
 
 def fashion_mnist_source(folder: Path = PACKAGE_FOLDER, *, bytes_as: BytesAs = "bytea") -> Source:
     """Return columns `image` (784 bytes, or smallint[28][28]), `label` (its name) and `is_test`."""
-    parts = [(_part(folder, prefix), is_test) for prefix, is_test in PARTS]
+    names = [(f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte", is_test) for prefix, is_test in PARTS]
+    parts = [(idx_pair(_file(folder, images), _file(folder, labels)), is_test) for images, labels, is_test in names]
     (first, _), (second, _) = parts
     if first.shape != second.shape:
         raise InvalidData(f"{folder}: training images are {first.shape}, test images {second.shape}")
-    columns = (
-        image_column("image", first.shape, bytes_as),
-        Column("label", "text"),
-        Column("is_test", "boolean"),
-    )
+    columns = (image_column("image", first.shape, bytes_as), Column("label", "text"), Column("is_test", "boolean"))
 
     def chunks() -> Iterator[Chunk]:
         for pair, is_test in parts:
@@ -36,11 +33,6 @@ def fashion_mnist_source(folder: Path = PACKAGE_FOLDER, *, bytes_as: BytesAs = "
 
     n_rows = first.n_rows + second.n_rows
     return Source(columns, n_rows, chunks, f"Fashion-MNIST (Debian's dataset-fashion-mnist), {folder}")
-
-
-def _part(folder: Path, prefix: str) -> IdxPair:
-    images = _file(folder, f"{prefix}-images-idx3-ubyte")
-    return idx_pair(images, _file(folder, f"{prefix}-labels-idx1-ubyte"))
 
 
 def _file(folder: Path, name: str) -> Path:

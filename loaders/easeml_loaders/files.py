@@ -68,8 +68,7 @@ def most_bytes(path: Path) -> int:
     can expand it to.
     """
     with reading(path), path.open("rb") as file:
-        is_gzip = file.read(2) == GZIP_MAGIC
-        return path.stat().st_size * (LARGEST_RATIO if is_gzip else 1)
+        return path.stat().st_size * (LARGEST_RATIO if file.read(2) == GZIP_MAGIC else 1)
 
 
 def check_holds(path: Path, n_bytes: int, most: int) -> None:
@@ -102,7 +101,7 @@ def read_exactly(file: IO[bytes], n_bytes: int, path: Path) -> bytes:
 
 
 def check_ended(file: IO[bytes], path: Path) -> None:
-    """Refuse what follows the last value; at the end of a packed file this also checks its checksum."""
+    """Refuse bytes after the last value; at the end of a packed file this also checks its checksum."""
     with reading(path):
         surplus = file.read(1)
     if surplus:

@@ -28,7 +28,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 
 def can_fork() -> bool:
-    """Return whether this machine has processes that are forked."""
+    """Return whether this machine can fork processes."""
     return hasattr(os, "fork")
 
 
@@ -69,7 +69,7 @@ def read_in_processes(
 
 
 def _start(parts: range, places: Bytes, read: Callable[[int, Bytes], object]) -> tuple[int, Connection]:
-    """Fork a process that reads these parts; return its number, and whence its answers come."""
+    """Fork a process that reads these parts; return its number, and the pipe of its answers."""
     ours, theirs = Pipe()
     process = os.fork()
     if process == 0:

@@ -97,9 +97,9 @@ def stored_arrays(path: Path) -> dict[str, StoredArray]:
 def _openers(
     path: Path, members: Sequence[ZipInfo]
 ) -> Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]], int]]:
-    for each in members:
-        name = each.filename
-        most = min(each.file_size, each.compress_size * LARGEST_RATIO)
+    for member in members:
+        name = member.filename
+        most = min(member.file_size, member.compress_size * LARGEST_RATIO)
         yield name.removesuffix(".npy"), lambda name=name: _opened_member(path, name), most  # type: ignore[misc]
 
 
@@ -156,12 +156,12 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0][:LONGEST_REASON] or type(error).__name__
 
 
-def _chosen(arrays: dict[str, StoredArray], wanted: Sequence[str], path: Path) -> list[tuple[str, StoredArray]]:
-    """Return (column name, array) of what is asked for, or of everything."""
-    if not wanted:
+def _chosen(arrays: dict[str, StoredArray], names: Sequence[str], path: Path) -> list[tuple[str, StoredArray]]:
+    """Return (column name, array) of the requested arrays, or of all."""
+    if not names:
         return list(arrays.items())
     chosen = []
-    for item in wanted:
+    for item in names:
         name, _, column = (item, "", "") if item in arrays else item.partition("=")
         if name not in arrays:
             raise InvalidArgument(f"no array {name!r} in {path}", hint=f"It holds: {', '.join(arrays)}")

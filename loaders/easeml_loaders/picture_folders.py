@@ -21,13 +21,13 @@ from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Source, Values
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 
 MANY_PICTURES = 500
-"""From so many on further processes pay: each takes some milliseconds to begin."""
+"""From here on, further processes pay: each takes some milliseconds to start."""
 MOST_PROCESSES = 8
 PART_BYTES = CHUNK_BYTES // 4
 MOST_FILE_BYTES = 1 << 16
-"""Of a picture that is unpacked together with others."""
+"""Largest file of a picture that is unpacked together with others."""
 TOGETHER_BYTES = 8 << 20
-"""Of the files that are unpacked together: a folder of large files of small pictures would fill the memory."""
+"""Bytes of files that are unpacked together: a folder of large files of small pictures would fill the memory."""
 
 Names: TypeAlias = Sequence[tuple[str, str]]
 
@@ -40,55 +40,55 @@ class Pictures(NamedTuple):
 
 
 Read: TypeAlias = Sequence[Pictures]
-"""The pictures of examples, then those that come out, where some do."""
+"""The pictures of examples, then the output pictures, if there are any."""
 
 
-def picture_source(folder: Path, labels: Names, wanted: Wanted, skipped: Skipped) -> Source:
+def picture_source(folder: Path, labels: Names, form: Wanted, skipped: Skipped) -> Source:
     """Return pictures with their labels, or with their output pictures, as columns input and output."""
-    for each in (wanted, wanted.output or wanted):
-        if each.shape[2] not in MODES:
-            raise InvalidArgument(f"pictures have {', '.join(map(str, MODES))} channels, not {each.shape[2]}")
-    element = "bytea" if wanted.output is not None else "text" if wanted.classes is not None else "double precision"
+    for pictures in (form, form.output or form):
+        if pictures.shape[2] not in MODES:
+            raise InvalidArgument(f"pictures have {', '.join(map(str, MODES))} channels, not {pictures.shape[2]}")
+    element = "bytea" if form.output is not None else "text" if form.classes is not None else "double precision"
     columns = (Column("input", "bytea"), Column("output", element))
-    return Source(columns, len(labels), lambda: _chunks(folder, labels, wanted, skipped), f"pictures in {folder}")
+    return Source(columns, len(labels), lambda: _chunks(folder, labels, form, skipped), f"pictures in {folder}")
 
 
-def _chunks(folder: Path, labels: Names, wanted: Wanted, skipped: Skipped) -> Iterator[Chunk]:
-    n_rows = max(1, PART_BYTES // sum(_sizes(wanted)))
+def _chunks(folder: Path, labels: Names, form: Wanted, skipped: Skipped) -> Iterator[Chunk]:
+    n_rows = max(1, PART_BYTES // sum(_sizes(form)))
     parts = [labels[start : start + n_rows] for start in range(0, len(labels), n_rows)]
-    for part, read in zip(parts, _read_all(folder, parts, wanted), strict=True):
-        kept = list(_kept(part, read, wanted, skipped))
+    for part, read in zip(parts, _read_all(folder, parts, form), strict=True):
+        kept = list(_kept(part, read, form, skipped))
         if not kept:
             continue
-        pixels = [Values(each.pixels if len(kept) == len(part) else each.pixels[kept]) for each in read]
-        if wanted.output is None:
-            pixels.append(outputs_of([part[place][1] for place in kept], wanted))
+        pixels = [Values(pictures.pixels if len(kept) == len(part) else pictures.pixels[kept]) for pictures in read]
+        if form.output is None:
+            pixels.append(outputs_of([part[place][1] for place in kept], form))
         yield pixels
 
 
-def _kept(part: Names, read: Read, wanted: Wanted, skipped: Skipped) -> Iterator[int]:
-    """Yield the places of what can be fed; count the rest as skipped."""
-    problems = {place: problem for each in reversed(read) for place, problem in each.problems.items()}
+def _kept(part: Names, read: Read, form: Wanted, skipped: Skipped) -> Iterator[int]:
+    """Yield the places of examples that can be fed; count the others as skipped."""
+    problems = {place: problem for pictures in reversed(read) for place, problem in pictures.problems.items()}
     for place, named in enumerate(part):
         if place in problems:
             skipped.add(InvalidData(problems[place]))
-        elif wanted.output is not None or is_known(*named, wanted, skipped):
+        elif form.output is not None or is_known(*named, form, skipped):
             yield place
 
 
-def _read_all(folder: Path, parts: Sequence[Names], wanted: Wanted) -> Iterator[Read]:
-    """Yield what the files of each part hold, in their order; a few parts are read ahead."""
+def _read_all(folder: Path, parts: Sequence[Names], form: Wanted) -> Iterator[Read]:
+    """Yield the pictures of each part, in order; a few parts are read ahead."""
     n_processes = min(os.cpu_count() or 1, MOST_PROCESSES, len(parts))
     if n_processes < 2 or sum(map(len, parts)) < MANY_PICTURES or not can_fork():
-        yield from (read_part(folder, part, wanted) for part in parts)
+        yield from (read_part(folder, part, form) for part in parts)
         return
-    sizes = _sizes(wanted)
+    sizes = _sizes(form)
 
     def read(number: int, memory: NDArray[np.uint8]) -> list[Mapping[int, str]]:
-        return _read_into(_arrays(memory, len(parts[number]), sizes), folder, parts[number], wanted)
+        return _read_into(_arrays(memory, len(parts[number]), sizes), folder, parts[number], form)
 
-    found = read_in_processes(len(parts), n_processes, len(parts[0]) * sum(sizes), read)
-    for part, (problems, memory) in zip(parts, found, strict=True):
+    results = read_in_processes(len(parts), n_processes, len(parts[0]) * sum(sizes), read)
+    for part, (problems, memory) in zip(parts, results, strict=True):
         arrays = _arrays(memory, len(part), sizes)
         yield [
             Pictures(pixels.copy(), named)
@@ -96,15 +96,15 @@ def _read_all(folder: Path, parts: Sequence[Names], wanted: Wanted) -> Iterator[
         ]
 
 
-def read_part(folder: Path, part: Names, wanted: Wanted) -> Read:
+def read_part(folder: Path, part: Names, form: Wanted) -> Read:
     """Return the contents of the files of a part, or their errors."""
-    arrays = [np.empty((len(part), size), np.uint8) for size in _sizes(wanted)]
-    return list(map(Pictures, arrays, _read_into(arrays, folder, part, wanted)))
+    arrays = [np.empty((len(part), size), np.uint8) for size in _sizes(form)]
+    return list(map(Pictures, arrays, _read_into(arrays, folder, part, form)))
 
 
-def _sizes(wanted: Wanted) -> list[int]:
+def _sizes(form: Wanted) -> list[int]:
     """Return how many bytes each picture of an example has."""
-    return [int(np.prod(each.shape)) for each in (wanted, wanted.output) if each is not None]
+    return [int(np.prod(pictures.shape)) for pictures in (form, form.output) if pictures is not None]
 
 
 def _arrays(memory: NDArray[np.uint8], n_rows: int, sizes: Sequence[int]) -> list[NDArray[np.uint8]]:
@@ -113,36 +113,34 @@ def _arrays(memory: NDArray[np.uint8], n_rows: int, sizes: Sequence[int]) -> lis
     return [memory[ends[k] : ends[k + 1]].reshape(n_rows, size) for k, size in enumerate(sizes)]
 
 
-def _read_into(
-    arrays: Sequence[NDArray[np.uint8]], folder: Path, part: Names, wanted: Wanted
-) -> list[Mapping[int, str]]:
-    """Write the pixels of the files of a part, and return what is wrong with some of them, by their places."""
+def _read_into(arrays: Sequence[NDArray[np.uint8]], folder: Path, part: Names, form: Wanted) -> list[Mapping[int, str]]:
+    """Write the pixels of the files of a part, and return the errors of some of them, by their places."""
     place = Place(folder)
     with strictly():
-        problems = [_read_pictures(arrays[0], place, [name for name, _ in part], wanted)]
-        if wanted.output is not None:
-            problems.append(_read_pictures(arrays[1], place, [name for _, name in part], wanted.output))
+        problems = [_read_pictures(arrays[0], place, [name for name, _ in part], form)]
+        if form.output is not None:
+            problems.append(_read_pictures(arrays[1], place, [name for _, name in part], form.output))
     return problems
 
 
-def _read_pictures(pixels: NDArray[np.uint8], place: Place, names: Sequence[str], wanted: Wanted) -> Mapping[int, str]:
+def _read_pictures(pixels: NDArray[np.uint8], place: Place, names: Sequence[str], form: Wanted) -> Mapping[int, str]:
     """Read pictures: small PNGs are unpacked together, and Pillow reads all others. Unreadable pictures are zero."""
     is_known = np.zeros(len(names), np.bool_)
-    if may_unpack(len(names), wanted.shape):
+    if may_unpack(len(names), form.shape):
         for some, contents in _contents(place, names):
-            pixels[some], is_known[some] = unpacked(contents, wanted.shape)
+            pixels[some], is_known[some] = unpacked(contents, form.shape)
     problems: dict[int, str] = {}
     for k in np.flatnonzero(~is_known).tolist():
         pixels[k] = 0
         try:
-            pixels[k] = np.frombuffer(pixels_of(place.of(names[k]), wanted), np.uint8)
+            pixels[k] = np.frombuffer(pixels_of(place.of(names[k]), form), np.uint8)
         except InvalidData as error:
             problems[k] = str(error)
     return problems
 
 
 def _contents(place: Place, names: Sequence[str]) -> Iterator[tuple[slice, list[bytes]]]:
-    """Yield what is in small files, in their order, so many at once that memory holds them, with their places."""
+    """Yield the contents of small files in order, as many at once as memory holds, with their places."""
     contents: list[bytes] = []
     start = n_bytes = 0
     for name in names:

@@ -57,15 +57,15 @@ def read_labels(path: Path, column: str = "label") -> list[tuple[str, str]]:
     """
     with reading(path), path.open(encoding="utf-8-sig", newline="") as lines:
         try:
-            found = csv.reader(lines_of(lines, path, MOST_LINE_CHARACTERS))
-            names = next(found, [])
+            lines_of_labels = csv.reader(lines_of(lines, path, MOST_LINE_CHARACTERS))
+            names = next(lines_of_labels, [])
             if not {"file", column} <= set(names):
                 raise InvalidData(
                     f"{path}: expected a header with the columns file and {column}, got {', '.join(names) or 'nothing'}"
                 )
             file, other = names.index("file"), names.index(column)
             fill = [""] * (1 + max(file, other))
-            rows = [((row + fill)[file], (row + fill)[other]) for row in islice(found, MOST_LABELS) if row]
+            rows = [((row + fill)[file], (row + fill)[other]) for row in islice(lines_of_labels, MOST_LABELS) if row]
         except (csv.Error, UnicodeDecodeError) as error:
             raise InvalidData(f"{path}: expected CSV in UTF-8: {error}") from error
     if not rows:
@@ -73,9 +73,9 @@ def read_labels(path: Path, column: str = "label") -> list[tuple[str, str]]:
     return rows
 
 
-def is_known(name: str, label: str, wanted: Wanted, skipped: Skipped) -> bool:
+def is_known(name: str, label: str, form: Wanted, skipped: Skipped) -> bool:
     """Return whether a label is one that the task knows; else count it as skipped."""
-    if wanted.classes is None:
+    if form.classes is None:
         try:
             if math.isfinite(float(label)):
                 return True
@@ -83,7 +83,7 @@ def is_known(name: str, label: str, wanted: Wanted, skipped: Skipped) -> bool:
             pass
         skipped.add(InvalidData(f"{name}: expected a finite number as label, got {label[:40]!r}"))
         return False
-    if label in wanted.classes:
+    if label in form.classes:
         return True
     skipped.add(InvalidData(f"{name}: label {label[:40]!r} is no class of the task"))
     return False

@@ -1,4 +1,4 @@
-"""What the numbers of a picture mean: which side is up, what shows through, how many bits its greys have."""
+"""The meaning of a picture's numbers: its upper side, its background, the bits of its greys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PHOTOMETRIC, WHITE_IS_ZERO = 262, 0
 """The tag of a TIFF that says what its numbers mean, and one of its values."""
 GROUND = "white"
-"""Of what shows through where no alpha is wanted: viewers show it on white, and drawings are black."""
+"""The colour behind transparent pixels if the output has no alpha: viewers use white, and drawings are black."""
 ORIENTATION = 0x0112
 """The tag of EXIF that says how a camera was held; from 5 on its sides are swapped."""
 TURNS = {
@@ -27,7 +27,7 @@ TURNS = {
     7: "TRANSVERSE",
     8: "ROTATE_90",
 }
-"""What undoes each orientation, in Pillow's words."""
+"""The transposition that undoes each orientation, by Pillow's name."""
 
 
 def upright_size(picture: Image.Image) -> tuple[int, int]:
@@ -46,10 +46,10 @@ def orientation(picture: Image.Image) -> int:
     if "exif" not in picture.info or picture.format == "TIFF":  # Pillow turns those itself, and swaps their size
         return 1
     try:
-        found = picture.getexif().get(ORIENTATION)
+        tag = picture.getexif().get(ORIENTATION)
     except Exception:  # noqa: BLE001  what is wrong with notes beside the pixels is no fault of the pixels
         return 1
-    return found if isinstance(found, int) and 1 <= found <= 8 else 1
+    return tag if isinstance(tag, int) and 1 <= tag <= 8 else 1
 
 
 def upright(picture: Image.Image, turned: int) -> Image.Image:
@@ -95,7 +95,7 @@ def _is_white_least(picture: Image.Image) -> bool:
 
 
 def _on_ground(picture: Image.Image) -> Image.Image:
-    """Return a picture in colours, where its alpha lets the ground show through."""
+    """Return a picture in colours on the background that its alpha shows."""
     from PIL import Image
 
     drawn = picture.convert("RGBA")

@@ -48,10 +48,10 @@ def picture_size(folder: Path, labels: Sequence[tuple[str, str]]) -> tuple[int, 
     raise problem or InvalidData(f"{folder}: no pictures")
 
 
-def read_picture(path: Path, wanted: Wanted) -> bytes:
+def read_picture(path: Path, form: Wanted) -> bytes:
     """Return the pixels of a picture, row by row. Raises InvalidData for a broken one, and for another size."""
     with strictly():
-        return pixels_of(path, wanted)
+        return pixels_of(path, form)
 
 
 @contextmanager
@@ -68,18 +68,18 @@ def strictly() -> Iterator[None]:
         yield
 
 
-def pixels_of(path: Path, wanted: Wanted) -> bytes:
-    """Return what `read_picture` returns, within `strictly`."""
+def pixels_of(path: Path, form: Wanted) -> bytes:
+    """Do the work of `read_picture`, within `strictly`."""
     from PIL import Image
 
-    height, width, channels = wanted.shape
+    height, width, channels = form.shape
     try:
         check_fill(path)
         with Image.open(path, formats=FORMATS) as picture:
             check_pixels(path, picture.size)
             if picture.format in ("JPEG", "MPO"):
                 check_scans(path, picture.size[0] * picture.size[1])
-            _check_size(path, upright_size(picture), wanted)
+            _check_size(path, upright_size(picture), form)
             converted = upright(eight_bits(picture, path, MODES[channels]), orientation(picture))
             if converted.size != (width, height):
                 converted = converted.resize((width, height), Image.Resampling.BILINEAR)
@@ -95,29 +95,29 @@ def png_of(pixels: NDArray[np.uint8]) -> bytes:
     from PIL import Image
 
     height, width, channels = [*pixels.shape, 1][:3]
-    found = io.BytesIO()
-    Image.frombytes(MODES[channels], (width, height), np.ascontiguousarray(pixels).tobytes()).save(found, "PNG")
-    return found.getvalue()
+    file = io.BytesIO()
+    Image.frombytes(MODES[channels], (width, height), np.ascontiguousarray(pixels).tobytes()).save(file, "PNG")
+    return file.getvalue()
 
 
 def array_source(
-    images: NDArray[np.uint8], labels: Sequence[str] | NDArray[np.uint8], wanted: Wanted, skipped: Skipped
+    images: NDArray[np.uint8], labels: Sequence[str] | NDArray[np.uint8], form: Wanted, skipped: Skipped
 ) -> Source:
     """Return pictures of one array (n, height, width, channels) with their labels, or with their output pictures, as
     columns input and output.
     """
-    _check_array(images, wanted)
+    _check_array(images, form)
     if len(images) != len(labels):
         raise InvalidData(f"{len(images)} images have {len(labels)} labels")
-    rows = max(1, CHUNK_BYTES // int(np.prod(wanted.shape)))
+    rows = max(1, CHUNK_BYTES // int(np.prod(form.shape)))
     starts = range(0, len(images), rows)
     if isinstance(labels, np.ndarray):
-        _check_array(labels, wanted.output or wanted)
+        _check_array(labels, form.output or form)
         columns = (Column("input", "bytea"), Column("output", "bytea"))
         both = (images, labels)
 
         def pairs() -> Iterator[Chunk]:
-            return ([Values(_flat(each[start : start + rows])) for each in both] for start in starts)
+            return ([Values(_flat(pictures[start : start + rows])) for pictures in both] for start in starts)
 
         return Source(columns, len(images), pairs, "arrays of images")
     texts = labels
@@ -126,26 +126,26 @@ def array_source(
         for start in starts:
             part, given = _flat(images[start : start + rows]), texts[start : start + rows]
             keep = [
-                place for place, label in enumerate(given) if is_known(f"image {start + place}", label, wanted, skipped)
+                place for place, label in enumerate(given) if is_known(f"image {start + place}", label, form, skipped)
             ]
-            yield Values(part[keep]), outputs_of([given[place] for place in keep], wanted)
+            yield Values(part[keep]), outputs_of([given[place] for place in keep], form)
 
-    element = "text" if wanted.classes is not None else "double precision"
+    element = "text" if form.classes is not None else "double precision"
     return Source((Column("input", "bytea"), Column("output", element)), len(images), chunks, "an array of images")
 
 
-def _check_array(images: NDArray[Any], wanted: Wanted) -> None:
-    if images.dtype != np.uint8 or images[0:1].size != int(np.prod(wanted.shape)) * min(len(images), 1):
-        raise InvalidData(f"expected 8-bit images of shape {list(wanted.shape)}, got {images.dtype} {images.shape[1:]}")
+def _check_array(images: NDArray[Any], form: Wanted) -> None:
+    if images.dtype != np.uint8 or images[0:1].size != int(np.prod(form.shape)) * min(len(images), 1):
+        raise InvalidData(f"expected 8-bit images of shape {list(form.shape)}, got {images.dtype} {images.shape[1:]}")
 
 
 def _flat(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(images).reshape(len(images), -1)
 
 
-def outputs_of(labels: Sequence[str], wanted: Wanted) -> Values:
+def outputs_of(labels: Sequence[str], form: Wanted) -> Values:
     """Return labels as the column of outputs."""
-    if wanted.classes is None:
+    if form.classes is None:
         return Values(np.array([float(label) for label in labels]))
     return Values([label.encode() for label in labels])
 
@@ -204,9 +204,9 @@ class Place:
         return path.startswith(os.path.join(self._root, ""))
 
 
-def _check_size(path: Path, size: tuple[int, int], wanted: Wanted) -> None:
-    height, width, _ = wanted.shape
-    if size != (width, height) and not wanted.is_resized:
+def _check_size(path: Path, size: tuple[int, int], form: Wanted) -> None:
+    height, width, _ = form.shape
+    if size != (width, height) and not form.is_resized:
         raise InvalidData(f"{path.name}: expected {height} by {width} pixels, got {size[1]} by {size[0]}")
 
 

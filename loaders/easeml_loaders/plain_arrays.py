@@ -34,34 +34,32 @@ class Header(NamedTuple):
     begin: int
 
 
-def copied_pictures(images: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Iterator[tuple[int, bytes]] | None:
+def copied_pictures(images: Path, labels: Path, form: Wanted, skipped: Skipped) -> Iterator[tuple[int, bytes]] | None:
     """Return parts of a COPY into the columns input and output, each as (rows, bytes of their tuples).
 
     None for files that need numpy: other types, other orders, broken or of another shape than wanted. Raises
     InvalidData for a broken CSV of labels; the iterator raises it for a label that the task does not know, unless such
     labels are skipped.
     """
-    if wanted.output is not None or not images.is_file():
+    if form.output is not None or not images.is_file():
         return None
     header = _header_of(images)
-    n_bytes = prod(wanted.shape)
+    n_bytes = prod(form.shape)
     if header is None or header.descr != "|u1" or len(header.shape) < 2 or prod(header.shape[1:]) != n_bytes:
         return None
     given = _given_in(labels) if labels.suffix == ".npy" else [label for _, label in read_labels(labels)]
     if given is None or not given or len(given) != header.shape[0]:
         return None
-    return _parts(images, header.begin, given, wanted, skipped)
+    return _parts(images, header.begin, given, form, skipped)
 
 
 def _parts(
-    images: Path, begin: int, given: Sequence[str], wanted: Wanted, skipped: Skipped
+    images: Path, begin: int, given: Sequence[str], form: Wanted, skipped: Skipped
 ) -> Iterator[tuple[int, bytes]]:
-    n_bytes = prod(wanted.shape)
+    n_bytes = prod(form.shape)
     step = max(1, PART_BYTES // n_bytes)
     first = struct.pack(">hi", 2, n_bytes)
-    fields = {
-        label: _field(label, wanted) for label in set(given) if is_known("", label, wanted, Skipped(refuses=False))
-    }
+    fields = {label: _field(label, form) for label in set(given) if is_known("", label, form, Skipped(refuses=False))}
     with reading(images), images.open("rb") as file:
         file.seek(begin)
         for start in range(0, len(given), step):
@@ -70,16 +68,16 @@ def _parts(
             pictures = [pixels[place : place + n_bytes] for place in range(0, len(pixels), n_bytes)]
             if not all(map(fields.__contains__, labels)):
                 names = [f"image {start + place}" for place in range(len(labels))]
-                kept = [is_known(name, label, wanted, skipped) for name, label in zip(names, labels, strict=True)]
+                kept = [is_known(name, label, form, skipped) for name, label in zip(names, labels, strict=True)]
                 labels, pictures = list(compress(labels, kept)), list(compress(pictures, kept))
             tuples: list[bytes | memoryview] = [first] * (3 * len(labels))
             tuples[1::3], tuples[2::3] = pictures, map(fields.__getitem__, labels)
             yield len(labels), b"".join(tuples)
 
 
-def _field(label: str, wanted: Wanted) -> bytes:
+def _field(label: str, form: Wanted) -> bytes:
     """Return a label as the second field of a tuple."""
-    if wanted.classes is None:
+    if form.classes is None:
         return struct.pack(">id", 8, float(label))
     text = label.encode()
     return struct.pack(">i", len(text)) + text
@@ -98,9 +96,9 @@ def _header(file: IO[bytes]) -> Header | None:
     if file.read(len(MAGIC)) != MAGIC:
         return None
     (length,) = struct.unpack("<H", file.read(2).ljust(2, b"\0"))
-    found = ast.literal_eval(file.read(length).decode("latin1").strip())
-    descr, shape = found["descr"], found["shape"]
-    is_plain = isinstance(descr, str) and isinstance(shape, tuple) and found["fortran_order"] is False
+    fields = ast.literal_eval(file.read(length).decode("latin1").strip())
+    descr, shape = fields["descr"], fields["shape"]
+    is_plain = isinstance(descr, str) and isinstance(shape, tuple) and fields["fortran_order"] is False
     if not is_plain or not all(type(size) is int and size >= 0 for size in shape):
         return None
     header = Header(descr, shape, file.tell())
@@ -124,7 +122,7 @@ def _given_in(path: Path) -> list[str] | None:
         return list(map(str, struct.unpack(f"<{header.shape[0]}{code}", data)))
     given = struct.unpack(f"{4 * width}s" * header.shape[0], data)
     try:
-        names = {each: each.decode("utf-32-le").rstrip("\0") for each in set(given)}
+        names = {word: word.decode("utf-32-le").rstrip("\0") for word in set(given)}
     except UnicodeDecodeError:
         return None
     return list(map(names.__getitem__, given))

@@ -3,7 +3,7 @@
 Measured with `easeml task feed` for 10,000 files: with Pillow alone it takes 2.1 times as long for greys of 28 by 28
 (2.3 times the processor time), and 1.7 times (1.9) for colours of 32 by 32. So this decoder stays.
 
-Only plain files are taken: 8 bits, grey or colours as wanted, not interlaced, nothing damaged and nothing left over.
+Only plain files are taken: 8 bits, grey or colours, not interlaced, nothing damaged and nothing left over.
 All others are left to Pillow, which also says what is wrong with them. The format is that of the W3C's specification of
 PNG: chunks with checksums, and lines of pixels of which each names the filter that undoes it. Pillow undoes the filters
 of all pictures at once: one below the other they are one tall picture.
@@ -26,7 +26,7 @@ COLOUR_OF = {1: 0, 3: 2, 4: 6}
 MOST_VALUES = 1 << 14
 """Of a picture: a larger one takes Pillow as long by itself."""
 FEWEST = 64
-"""Pictures that make it worth the while."""
+"""The fewest pictures for which it pays."""
 IGNORED = (b"tEXt", b"zTXt", b"iTXt", b"tIME", b"pHYs", b"gAMA", b"cHRM", b"sRGB", b"bKGD")
 """Chunks that say nothing about the pixels."""
 LAST_FILTER = 4
@@ -51,12 +51,12 @@ def unpacked(files: Sequence[bytes], shape: tuple[int, int, int]) -> tuple[Bytes
     header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, COLOUR_OF[channels], 0, 0, 0)
     begin = SIGNATURE + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
     lines = [_lines(file, begin, height * n_line) for file in files]
-    places = [place for place, each in enumerate(lines) if each is not None]
-    found = np.frombuffer(b"".join(filter(None, lines)), np.uint8).reshape(len(places), height, n_line)
+    places = [place for place, line in enumerate(lines) if line is not None]
+    filtered = np.frombuffer(b"".join(filter(None, lines)), np.uint8).reshape(len(places), height, n_line)
     pixels, is_known = np.zeros((len(files), height * width * channels), np.uint8), np.zeros(len(files), np.bool_)
-    is_known[places] = (found[:, :, 0] <= LAST_FILTER).all(1)
+    is_known[places] = (filtered[:, :, 0] <= LAST_FILTER).all(1)
     if is_known.any():
-        pixels[is_known] = _unfiltered(found[is_known[places]], shape)
+        pixels[is_known] = _unfiltered(filtered[is_known[places]], shape)
     return pixels, is_known
 
 

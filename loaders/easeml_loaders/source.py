@@ -65,7 +65,7 @@ class Source:
     n_rows: int | None
     chunks: Callable[[], Iterator[Chunk]]
     origin: str  # whence the data came, for the comment on the table
-    notes: tuple[str, ...] = ()  # what was read otherwise than it stands there
+    notes: tuple[str, ...] = ()  # values that were not read as written
 
 
 def check_column_names(names: Sequence[str], where: str) -> None:

@@ -61,12 +61,7 @@ class Target:
 
 
 def load_table(
-    conninfo: str,
-    source: Source,
-    table: str,
-    *,
-    if_exists: IfExists = "refuse",
-    progress: Progress | None = None,
+    conninfo: str, source: Source, table: str, *, if_exists: IfExists = "refuse", progress: Progress | None = None
 ) -> LoadedTable:
     """Write a source into `table` ([schema.]name, by SQL's rules of quoting) in one transaction."""
     check_column_names([column.name for column in source.columns], source.origin)
@@ -99,8 +94,7 @@ def connected(conninfo: str) -> Iterator[Connection]:
 def translated(error: psycopg.Error) -> EasemlError:
     """Return the server's (or driver's) error as one of ours, in one line."""
     message = error.diag.message_primary or " ".join(str(error).split())
-    kind = _kind(error)
-    return kind(message, detail=error.diag.message_detail, hint=error.diag.message_hint)
+    return _kind(error)(message, detail=error.diag.message_detail, hint=error.diag.message_hint)
 
 
 def _kind(error: psycopg.Error) -> type[EasemlError]:
@@ -122,19 +116,19 @@ def find_target(connection: Connection, table: str) -> Target:
     connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
     own_schema = connection.execute(OWN_SCHEMA, path).fetchone()
     schema, name = _parsed_name(connection, table)
-    known = connection.execute(
+    row = connection.execute(
         "SELECT n.nspname, format('%%I.%%I', n.nspname, %s::text), c.oid, c.relkind::text"
         " FROM pg_catalog.pg_namespace n"
         " LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = %s"
         " WHERE n.nspname = coalesce(%s::text, %s::text)",
         (name, name, schema, own_schema[0] if own_schema else None),
     ).fetchone()
-    if known is None:
+    if row is None:
         raise NotFound(
             "no schema of the search_path exists" if schema is None else f"schema {schema!r} does not exist",
             hint="CREATE SCHEMA first, or name another one.",
         )
-    found_schema, quoted, oid, kind = known
+    found_schema, quoted, oid, kind = row
     if oid is not None and kind not in ("r", "p"):
         raise NotAllowed(f"{quoted} exists and is no table", hint="Choose another name.")
     return Target(found_schema, name, quoted, oid)
@@ -178,10 +172,9 @@ def _check_appendable(types: dict[str, str], target: Target, source: Source) -> 
     for column in source.columns:
         if column.name not in types:
             raise InvalidData(
-                f"table {target.quoted} has no column {column.name!r}",
-                hint="Load into a new table, or --replace.",
+                f"table {target.quoted} has no column {column.name!r}", hint="Load into a new table, or --replace."
             )
-        if types[column.name] not in _alike(column):
+        if types[column.name] not in _accepting_types(column):
             raise InvalidData(
                 f"column {column.name!r} is {types[column.name]} in table {target.quoted}"
                 f" and {column.stored_type} in the source",
@@ -189,7 +182,7 @@ def _check_appendable(types: dict[str, str], target: Target, source: Source) -> 
             )
 
 
-def _alike(column: Column) -> tuple[str, ...]:
+def _accepting_types(column: Column) -> tuple[str, ...]:
     """Return the types that accept the column's bytes unchanged."""
     return ("text", "character varying") if column.element == "text" else (column.stored_type,)
 

@@ -1,4 +1,4 @@
-"""A trial in memory: the encoder and the network, trees or estimator that the server has, asked from Python."""
+"""A trial in memory: the same encoder and network, trees or estimator as on the server, for use in Python."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Model:
         return list(target.labels) if isinstance(target, LabelTarget) else None
 
     def outputs(self, rows: Sequence[Row]) -> npt.NDArray[np.floating[Any]]:
-        """Return what the trial says of rows: probabilities (n, classes), or values (n, 1).
+        """Return the answers of the trial to rows: probabilities (n, classes), or values (n, 1).
 
         Raises InvalidArgument for what are no rows, ShapeMismatch for values that do not fit.
         """

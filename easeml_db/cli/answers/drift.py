@@ -27,10 +27,10 @@ COLUMNS = {
 def drift(dataset: str, dsn: str | None, as_json: bool, **named: object) -> None:
     """Compare present rows with the training rows of DATASET, column by column."""
     with database(dsn, has_own_names=True) as connection:
-        found = call_rows(connection, "drift", dataset, **named)
+        changes = call_rows(connection, "drift", dataset, **named)
     hidden = "since" if named["time_column"] is None else ""
     columns = {name: heading for name, heading in COLUMNS.items() if name != hidden}
-    print_rows(found, as_json=as_json, empty="nothing to compare", columns=columns)
+    print_rows(changes, as_json=as_json, empty="nothing to compare", columns=columns)
 
 
 COMMANDS = (drift,)

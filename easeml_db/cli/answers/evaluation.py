@@ -43,7 +43,7 @@ trial_option = click.option("--trial", "trial_id", type=int, help="The trial (de
 split_option = click.option(
     "--split", type=click.Choice(["test", "validation"]), help="Which held-out rows (default: test)."
 )
-OWN_OPTIONS: Mapping[str, Decorate] = {
+TABLE_OPTIONS: Mapping[str, Decorate] = {
     "threshold": click.option(
         "--threshold",
         type=float,
@@ -57,27 +57,27 @@ OWN_OPTIONS: Mapping[str, Decorate] = {
 @click.command()
 @click.argument("dataset")
 @trial_option
-@OWN_OPTIONS["threshold"]
-@OWN_OPTIONS["positive"]
+@TABLE_OPTIONS["threshold"]
+@TABLE_OPTIONS["positive"]
 @dsn_option
 @json_option
 def evaluate(dataset: str, trial_id: int | None, dsn: str | None, as_json: bool, **options: Any) -> None:
     """Measure the trial that answers for DATASET on validation and test rows, by all metrics of its task."""
     with database(dsn) as connection:
-        found = call_rows(connection, "evaluate", dataset, trial_id=trial_id, **options)
-    print_rows(found, as_json=as_json, empty="", columns=SCORE_COLUMNS)
+        scores = call_rows(connection, "evaluate", dataset, trial_id=trial_id, **options)
+    print_rows(scores, as_json=as_json, empty="", columns=SCORE_COLUMNS)
 
 
 def _table_command(name: str) -> click.Command:
     """Make a command that lists the rows that a function returns for one split."""
-    function, text, own = TABLES[name]
+    function, text, own_options = TABLES[name]
 
     def show(dataset: str, trial_id: int | None, dsn: str | None, as_json: bool, **options: Any) -> None:
         with database(dsn) as connection:
-            found = call_rows(connection, function, dataset, trial_id=trial_id, **options)
-        print_rows(found, as_json=as_json, empty="There is nothing to show: all rows are of one class.")
+            table = call_rows(connection, function, dataset, trial_id=trial_id, **options)
+        print_rows(table, as_json=as_json, empty="There is nothing to show: all rows are of one class.")
 
-    options = [click.argument("dataset"), trial_option, split_option, *(OWN_OPTIONS[each] for each in own)]
+    options = [click.argument("dataset"), trial_option, split_option, *map(TABLE_OPTIONS.__getitem__, own_options)]
     decorated: Any = show
     for decorate in reversed([*options, dsn_option, json_option]):
         decorated = decorate(decorated)
@@ -102,11 +102,11 @@ def explain(
         raise click.UsageError("--metric is for all answers, not for that of --row")
     with database(dsn) as connection:
         if row is None:
-            found = call_rows(connection, "explain", dataset, trial_id=trial_id, metric=metric)
+            shares = call_rows(connection, "explain", dataset, trial_id=trial_id, metric=metric)
         else:
-            found = call_rows(connection, "explain_row", dataset, Jsonb(row), trial_id=trial_id, label=label)
+            shares = call_rows(connection, "explain_row", dataset, Jsonb(row), trial_id=trial_id, label=label)
     columns = IMPORTANCE_COLUMNS if row is None else PART_COLUMNS
-    print_rows(found, as_json=as_json, empty="", columns=columns)
+    print_rows(shares, as_json=as_json, empty="", columns=columns)
 
 
 @click.command("hyperparameter-importance")
@@ -116,8 +116,8 @@ def explain(
 def hyperparameter_importance(run_id: int | None, dsn: str | None, as_json: bool) -> None:
     """Show which hyperparameters mattered in RUN (default: the newest)."""
     with database(dsn) as connection:
-        found = call_rows(connection, "hyperparameter_importance", run_or_newest(connection, run_id))
-    print_rows(found, as_json=as_json, empty="", columns=HYPERPARAMETER_COLUMNS)
+        shares = call_rows(connection, "hyperparameter_importance", run_or_newest(connection, run_id))
+    print_rows(shares, as_json=as_json, empty="", columns=HYPERPARAMETER_COLUMNS)
 
 
 COMMANDS = (evaluate, *map(_table_command, TABLES), explain, hyperparameter_importance)

@@ -41,7 +41,9 @@ def predict(
     if (row is None) == (source is None) or (source is None) != (output is None):
         raise click.UsageError("give either --row, or --source and --output")
     if row is None:
-        _predict_table(dataset, source, output, dsn, as_json, trial_id=trial_id, **added)
+        with database(dsn, has_own_names=True) as connection:
+            n_rows = call(connection, "predict_table", dataset, source, output, trial_id=trial_id, **added)
+        _say(as_json, f"{output}: {n_rows} predictions", output=output, n_rows=n_rows)
     elif added["probabilities"]:
         _predict_probabilities(dataset, row, trial_id, dsn, as_json)
     else:
@@ -94,14 +96,6 @@ serving = listing(
 COMMANDS = (predict, serving, deploy, undeploy, rollback)
 
 
-def _predict_table(
-    dataset: str, source: str | None, output: str | None, dsn: str | None, as_json: bool, **named: object
-) -> None:
-    with database(dsn, has_own_names=True) as connection:
-        n_rows = call(connection, "predict_table", dataset, source, output, **named)
-    _say(as_json, f"{output}: {n_rows} predictions", output=output, n_rows=n_rows)
-
-
 def _predict_row(dataset: str, row: Any, trial_id: int | None, dsn: str | None, as_json: bool) -> None:
     inputs = _inputs(row)
     with database(dsn) as connection:
@@ -122,11 +116,11 @@ def _predict_row(dataset: str, row: Any, trial_id: int | None, dsn: str | None, 
 def _predict_probabilities(dataset: str, row: Any, trial_id: int | None, dsn: str | None, as_json: bool) -> None:
     inputs = _inputs(row)
     with database(dsn) as connection:
-        found = call(connection, "predict_probabilities", dataset, inputs, trial_id=trial_id)
+        probabilities = call(connection, "predict_probabilities", dataset, inputs, trial_id=trial_id)
     if as_json:
-        print_json(found)
+        print_json(probabilities)
     else:
-        for label, probability in sorted(found.items(), key=lambda each: -each[1]):
+        for label, probability in sorted(probabilities.items(), key=lambda pair: -pair[1]):
             say(f"{label}  {text_of(probability)}")
 
 

@@ -23,8 +23,8 @@ COLUMNS = {
 def forecast(run_id: int | None, dsn: str | None, as_json: bool) -> None:
     """Forecast when RUN (default: every run under way) will be done, and what it will have cost."""
     with database(dsn) as connection:
-        found = call_rows(connection, "forecast", run_id=run_id)
-    print_rows(found, as_json=as_json, empty="no run is under way", columns=COLUMNS)
+        forecasts = call_rows(connection, "forecast", run_id=run_id)
+    print_rows(forecasts, as_json=as_json, empty="no run is under way", columns=COLUMNS)
 
 
 COMMANDS = (forecast,)

@@ -60,14 +60,14 @@ def plan(
         if is_profiled:
             _profile(connection, dataset, named | documents)
         function = "plan_frontier" if has_frontier else "plan"
-        found = call_rows(connection, function, dataset, **documents, **named)
+        points = call_rows(connection, function, dataset, **documents, **named)
     if as_json:
-        print_json(found)
+        print_json(points)
     elif has_frontier:
-        print_rows(found, as_json=False, empty="no plan", columns=POINT_COLUMNS)
-        say(frontier_chart(found))
+        print_rows(points, as_json=False, empty="no plan", columns=POINT_COLUMNS)
+        say(frontier_chart(points))
     else:
-        _print_plans(found)
+        _print_plans(points)
 
 
 def _profile(connection: Connection, dataset: str, given: Mapping[str, Any]) -> None:
@@ -78,23 +78,20 @@ def _profile(connection: Connection, dataset: str, given: Mapping[str, Any]) -> 
     connection.execute("CALL easeml.wait(%s)", [run_id])
 
 
-def _print_plans(found: Sequence[Row]) -> None:
-    stages = [row for row in found if row["stage"] is not None]
+def _print_plans(points: Sequence[Row]) -> None:
+    stages = [row for row in points if row["stage"] is not None]
     print_rows(stages, as_json=False, empty="no plan", columns=STAGE_COLUMNS)
-    totals = {row["plan"]: row for row in found if row["stage"] is None}
+    totals = {row["plan"]: row for row in points if row["stage"] is None}
     longest = max(row["seconds_mean"] for row in totals.values())
     for name, total in totals.items():
+        chance = "" if total["chance"] is None else f", within its limits in {total['chance']:.0%} of cases"
         say(
             f"\n{name}: {duration(total['seconds_mean'])} (95 % within {duration(total['seconds_p95'])}),"
-            f" cost {cost_text(total['cost_mean'])} (95 % within {cost_text(total['cost_p95'])}){_chance(total)}"
+            f" cost {cost_text(total['cost_mean'])} (95 % within {cost_text(total['cost_p95'])}){chance}"
         )
         say(slots_chart([row for row in stages if row["plan"] == name], longest))
     for note in dict.fromkeys(row["note"] for row in totals.values() if row["note"]):
         say(f"\nassumed: {note}")
-
-
-def _chance(total: Row) -> str:
-    return "" if total["chance"] is None else f", within its limits in {total['chance']:.0%} of cases"
 
 
 COMMANDS = (plan,)

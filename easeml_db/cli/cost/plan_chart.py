@@ -14,7 +14,7 @@ def slots_chart(stages: Sequence[Row], longest_seconds: float) -> str:
     """Draw the slots of a plan over time; `longest_seconds` is the width of the chart, so that charts compare."""
     most = max(row["n_slots"] for row in stages)
     height = min(HEIGHT, most)
-    held = [_held(stages, (column + 0.5) / WIDTH * longest_seconds) for column in range(WIDTH)]
+    held = [_slots_at(stages, (column + 0.5) / WIDTH * longest_seconds) for column in range(WIDTH)]
     lines = []
     for level in range(height, 0, -1):
         least = most * (level - 1) / height
@@ -23,7 +23,7 @@ def slots_chart(stages: Sequence[Row], longest_seconds: float) -> str:
     return "\n".join([*lines, _axis(longest_seconds)])
 
 
-def _held(stages: Sequence[Row], seconds: float) -> int:
+def _slots_at(stages: Sequence[Row], seconds: float) -> int:
     """Return the slots held at a time."""
     for row in stages:
         if row["start_seconds"] <= seconds < row["start_seconds"] + row["seconds_mean"]:

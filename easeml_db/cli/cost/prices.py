@@ -31,10 +31,10 @@ MAX_FILE_BYTES = 1_000_000
 
 
 def _print_prices(dsn: str | None, as_json: bool) -> None:
-    found = read_rows(dsn, "prices", price_list=None)
-    print_rows(found, as_json=as_json, empty="no price lists", columns=PRICE_COLUMNS)
+    prices = read_rows(dsn, "prices", price_list=None)
+    print_rows(prices, as_json=as_json, empty="no price lists", columns=PRICE_COLUMNS)
     if not as_json:
-        for name, caveat in dict.fromkeys((row["price_list"], row["caveat"]) for row in found if row["caveat"]):
+        for name, caveat in dict.fromkeys((row["price_list"], row["caveat"]) for row in prices if row["caveat"]):
             say(f"{name}: {caveat}")
 
 
@@ -62,16 +62,16 @@ def import_prices(
 @group_options
 def export_prices(price_list: str, dsn: str | None, as_json: bool) -> None:
     """Print the price list NAME as CSV."""
-    found = read_rows(dsn, "prices", price_list=price_list)
-    if not found:
+    entries = read_rows(dsn, "prices", price_list=price_list)
+    if not entries:
         raise NotFound(f"there is no price list {price_list!r}", hint="easeml price lists them.")
     if as_json:
-        print_json(found)
+        print_json(entries)
         return
     text = io.StringIO()
     writer = csv.DictWriter(text, FILE_COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(found)
+    writer.writerows(entries)
     say(text.getvalue().rstrip("\n"))
 
 
@@ -100,17 +100,17 @@ def read_types(path: Path) -> list[dict[str, Any]]:
 
 def _typed(row: dict[str, Any], where: str) -> dict[str, Any]:
     """Return the values of a line: numbers as numbers; an empty field stands for the default."""
-    found: dict[str, Any] = {}
+    typed: dict[str, Any] = {}
     for name, value in row.items():
         if name is None or value is None:
             raise InvalidArgument(f"{where}: expected {len(row)} fields, as the first line names")
         if not value.strip():
             continue
         try:
-            found[name] = value.strip() if name in TEXT_COLUMNS else float(value)
+            typed[name] = value.strip() if name in TEXT_COLUMNS else float(value)
         except ValueError:
             raise InvalidArgument(f"{where}: {name}: expected a number, got {value!r}") from None
-    return found
+    return typed
 
 
 COMMANDS = (prices,)

@@ -80,34 +80,34 @@ def create(name: str, dsn: str | None, as_json: bool, inputs: list[str] | None, 
 @click.option("--now", is_flag=True, help="Make the service check the source now.")
 @click.option("--advance", is_flag=True, help="Take the next step here and now, if the service cannot log in as you.")
 @group_options
-def refresh(name: str, dsn: str | None, as_json: bool, **wanted: object) -> None:
+def refresh(name: str, dsn: str | None, as_json: bool, **options: object) -> None:
     """Pack the source as it is now into a new version of dataset NAME; earlier runs keep theirs.
 
     With --every or --when-drift, the service does so by itself from now on: it trains NAME again on new rows, and lets
     the new trial answer if it is better on them.
     """
-    if sum(bool(wanted[option]) for option in ("off", "now", "advance")) > 1:
+    if sum(bool(options[option]) for option in ("off", "now", "advance")) > 1:
         raise click.UsageError("--off, --now and --advance exclude each other")
     with database(dsn, has_own_names=True) as connection:
-        if any(value not in (None, False) for value in wanted.values()):
-            _print_refresh(name, _change_refresh(connection, name, wanted), as_json)
+        if any(value not in (None, False) for value in options.values()):
+            _print_refresh(name, _change_refresh(connection, name, options), as_json)
             return
         dataset_id = call(connection, "refresh_dataset", name)
         connection.execute(WAIT, [dataset_id])
         _print_dataset(connection, dataset_id, as_json)
 
 
-def _change_refresh(connection: Connection, name: str, wanted: dict[str, object]) -> str:
-    """Carry out what is asked of the service, and return in words what was done."""
-    if wanted["advance"]:
+def _change_refresh(connection: Connection, name: str, options: dict[str, object]) -> str:
+    """Change the refresh of a dataset by the service; return in words what was done."""
+    if options["advance"]:
         return str(call(connection, "advance_refresh", name))
-    if wanted["now"]:
+    if options["now"]:
         call(connection, "run_refresh", name)
         return "the service looks now"
-    if wanted["off"]:
+    if options["off"]:
         call(connection, "set_refresh", name)
         return "refreshed no more"
-    call(connection, "set_refresh", name, every=wanted["every"], when_drift=wanted["when_drift"])
+    call(connection, "set_refresh", name, every=options["every"], when_drift=options["when_drift"])
     return "refreshed"
 
 
@@ -132,9 +132,9 @@ def replicate(name: str, factor: int, dsn: str | None, as_json: bool) -> None:
     """Let FACTOR segments hold each partition of dataset NAME, whose placement is bound."""
     with database(dsn) as connection:
         call(connection, "replicate_dataset", name, factor)
-        found = rows(connection, "partitions", dataset=name)
+        partitions = rows(connection, "partitions", dataset=name)
     columns = {"partition_number": "partition", "holders": "segments", "n_train_rows": "train", "n_bytes": "bytes"}
-    print_rows(found, as_json=as_json, empty="no partitions", columns=columns)
+    print_rows(partitions, as_json=as_json, empty="no partitions", columns=columns)
 
 
 @datasets.command()

@@ -57,9 +57,7 @@ def load() -> None:
     """Load files, arrays and images into tables, by binary COPY in one transaction."""
 
 
-def destination_options(
-    default_table: str | None = None,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def destination_options(default_table: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add --dsn, --table, --append, --replace and --json, handed to the command as one `Destination`."""
     options = (
         click.option("--dsn", envvar="EASEML_DSN", help="Connection string; default: the embedded server."),
@@ -78,7 +76,7 @@ def destination_options(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def wrapped(dsn: str | None, table: str, append: bool, replace: bool, as_json: bool, **rest: Any) -> None:
-            destination = Destination(dsn or None, table, _if_exists(append, replace), as_json)
+            destination = Destination(dsn or None, table, _policy_for_existing(append, replace), as_json)
             command(destination=destination, **rest)
 
         for option in reversed(options):
@@ -88,7 +86,7 @@ def destination_options(
     return decorate
 
 
-def _if_exists(append: bool, replace: bool) -> IfExists:
+def _policy_for_existing(append: bool, replace: bool) -> IfExists:
     if append and replace:
         raise click.UsageError("--append and --replace exclude each other")
     return "append" if append else "replace" if replace else "refuse"

@@ -1,4 +1,4 @@
-"""Files from which tasks are made and fed: folders of pictures, arrays, and lines of JSON."""
+"""Makes and feeds tasks from files: folders of pictures, arrays, and lines of JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from easeml_loaders.source import Source
 
 STANDARD_INPUT = Path("-")
-EXAMPLE = re.compile(r"example (\d+): ")  # how easeml.feed names one of those that it was given
+EXAMPLE = re.compile(r"example (\d+): ")  # the name of an example in messages of easeml.feed
 
 
 def program_of(folder: Path, labels: Path, classes: list[str] | None) -> tuple[str, list[str] | None]:
@@ -35,10 +35,10 @@ def program_of(folder: Path, labels: Path, classes: list[str] | None) -> tuple[s
         rows = read_labels(labels)
     except InvalidData:
         pairs = read_labels(labels, "output")
-        given, wanted = (_dimensions(folder, side) for side in (pairs, [(other, "") for _, other in pairs]))
-        return f"Input = [{given}]  Output = [{wanted}]", classes
-    found = classes or classes_of(rows)
-    return f"Input = [{_dimensions(folder, rows)}]  Output = [{len(found)}]", found
+        input_, output = (_dimensions(folder, side) for side in (pairs, [(other, "") for _, other in pairs]))
+        return f"Input = [{input_}]  Output = [{output}]", classes
+    known_classes = classes or classes_of(rows)
+    return f"Input = [{_dimensions(folder, rows)}]  Output = [{len(known_classes)}]", known_classes
 
 
 def _dimensions(folder: Path, rows: Sequence[tuple[str, str]]) -> str:
@@ -63,12 +63,12 @@ def feed_pictures(
     connection: Connection, task: Row, pictures: Path, labels: Path, resize: bool, skipped: Skipped
 ) -> int:
     """Feed a folder of pictures, or an array of them, in one COPY; return how many examples that were."""
-    wanted = pictures_of(task, resize)
+    form = pictures_of(task, resize)
     output = task["specification"]["output"]
     if output is not None:
-        wanted = replace(wanted, output=_output_of(task, output, resize))
-    parts = copied_pictures(pictures, labels, wanted, skipped)
-    return _copy(connection, str(task["examples"]), parts or _parts_of(pictures, labels, wanted, skipped))
+        form = replace(form, output=_output_of(task, output, resize))
+    parts = copied_pictures(pictures, labels, form, skipped)
+    return _copy(connection, str(task["examples"]), parts or _parts_of(pictures, labels, form, skipped))
 
 
 def feed_lines(connection: Connection, task: str, path: Path, skipped: Skipped) -> int:
@@ -81,22 +81,22 @@ def feed_lines(connection: Connection, task: str, path: Path, skipped: Skipped) 
             try:
                 fed = call_rows(connection, "feed", task, part.examples, on_error=on_error)[0]
             except psycopg.Error as error:
-                told = server_error(error)
-                message = _at_its_line(told.message, part.lines)
-                raise type(told)(f"{name}, {message}", detail=told.detail, hint=told.hint) from error
+                refusal = server_error(error)
+                message = _at_its_line(refusal.message, part.lines)
+                raise type(refusal)(f"{name}, {message}", detail=refusal.detail, hint=refusal.hint) from error
             n_fed += fed["n_fed"]
             skipped.n_examples += fed["n_skipped"]
-            skipped.problems += [_at_its_line(each, part.lines) for each in fed["problems"] or ()]
+            skipped.problems += [_at_its_line(problem, part.lines) for problem in fed["problems"] or ()]
     skipped.problems = skipped.problems[:20]
     return n_fed
 
 
 def _at_its_line(message: str, lines: Sequence[int]) -> str:
     """Name the line of an example instead of its place in the statement that fed it."""
-    found = EXAMPLE.match(message)
-    if found is None:
+    example = EXAMPLE.match(message)
+    if example is None:
         return f"from line {lines[0]}: {message}"
-    return f"line {lines[int(found[1]) - 1]}: {message[found.end() :]}"
+    return f"line {lines[int(example[1]) - 1]}: {message[example.end() :]}"
 
 
 def given_inputs(given: str) -> list[tuple[str, Jsonb]]:
@@ -112,8 +112,8 @@ def given_inputs(given: str) -> list[tuple[str, Jsonb]]:
             text, name = Path(given[1:]).read_text(encoding="utf-8"), given[1:]
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"cannot read {given} as JSON in UTF-8: {error}") from error
-    found = inputs_of(text, name)
-    return [("input" if len(found) == 1 else f"line {line}", Jsonb(value)) for line, value in found]
+    inputs = inputs_of(text, name)
+    return [("input" if len(inputs) == 1 else f"line {line}", Jsonb(value)) for line, value in inputs]
 
 
 def _standard_input() -> TextIO:
@@ -141,16 +141,16 @@ def _output_of(task: Row, entry: dict[str, Any], resize: bool) -> Wanted:
     return Wanted(_shape(entry), None, resize)
 
 
-def _parts_of(pictures: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Iterator[tuple[int, bytes]]:
+def _parts_of(pictures: Path, labels: Path, form: Wanted, skipped: Skipped) -> Iterator[tuple[int, bytes]]:
     """Yield the tuples of a COPY by parts, as `copied_pictures` does, but by way of numpy, which is slow to import."""
     from easeml_loaders.binary_copy import encode_rows
     from easeml_loaders.picture_folders import picture_source
 
     if pictures.is_file():
-        source = _array(pictures, labels, wanted, skipped)
+        source = _array(pictures, labels, form, skipped)
     else:
-        rows = read_labels(labels, "label" if wanted.output is None else "output")
-        source = picture_source(pictures, rows, wanted, skipped)
+        rows = read_labels(labels, "label" if form.output is None else "output")
+        source = picture_source(pictures, rows, form, skipped)
     for chunk in source.chunks():
         n_rows = len(chunk[0].data)
         for tuples in encode_rows(source.columns, chunk):
@@ -158,7 +158,7 @@ def _parts_of(pictures: Path, labels: Path, wanted: Wanted, skipped: Skipped) ->
             n_rows = 0
 
 
-def _array(images: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Source:
+def _array(images: Path, labels: Path, form: Wanted, skipped: Skipped) -> Source:
     import numpy as np
 
     from easeml_loaders.pictures import array_source
@@ -173,12 +173,12 @@ def _array(images: Path, labels: Path, wanted: Wanted, skipped: Skipped) -> Sour
                 hint="Put pictures into a folder, and name each with its label in the CSV.",
             ) from error
         raise InvalidArgument(f"cannot read {images} and {labels} as .npy: {error}") from error
-    if wanted.output is not None:
+    if form.output is not None:
         if given is None:
             raise InvalidArgument(f"{labels}: expected a .npy file of the pictures that come out")
-        return array_source(array, given, wanted, skipped)
+        return array_source(array, given, form, skipped)
     texts: Sequence[str] = [label for _, label in read_labels(labels)] if given is None else list(map(str, given))
-    return array_source(array, texts, wanted, skipped)
+    return array_source(array, texts, form, skipped)
 
 
 def _copy(connection: Connection, examples: str, parts: Iterator[tuple[int, bytes]]) -> int:

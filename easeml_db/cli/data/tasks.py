@@ -129,8 +129,7 @@ def refine(name: str, off: list[int] | None, on: list[int] | None, limit: int, d
     """List the examples of task NAME, newest first, or switch some of them off and on, and list these."""
     switched = [*(off or ()), *(on or ())]
     with database(dsn) as connection:
-        found = _task(connection, name)
-        table = _table(found)
+        table = sql.Identifier(*str(_task(connection, name)["examples"]).split("."))
         for numbers, is_on in ((off, False), (on, True)):
             if numbers:
                 _switch(connection, table, numbers, is_on=is_on)
@@ -166,8 +165,8 @@ def infer(
         if given is None:
             from easeml_loaders.pictures import read_picture  # numpy comes with it
 
-            wanted = pictures_of(_task(connection, name), is_resized=True)
-            asked = [(path.name, read_picture(path, wanted)) for path in pictures]
+            form = pictures_of(_task(connection, name), is_resized=True)
+            asked = [(path.name, read_picture(path, form)) for path in pictures]
         answers = [{"input": what, **_answer(connection, name, what, value, trial_id)} for what, value in asked]
     if as_json:
         print_json(answers)
@@ -180,13 +179,13 @@ def _answer(connection: Connection, task: str, what: str, value: object, trial_i
     try:
         answer: Row = call(connection, "infer", task, value, trial_id)
     except psycopg.Error as error:
-        told = server_error(error)
-        if isinstance(told, NotFound) and told.message.startswith("there is no task"):
+        refusal = server_error(error)
+        if isinstance(refusal, NotFound) and refusal.message.startswith("there is no task"):
             hint = "easeml task lists yours; one that somebody else lets you use is tenant.task."
-            raise NotFound(told.message, hint=hint) from error
-        if not isinstance(told, ShapeMismatch | InvalidArgument | InvalidData):
+            raise NotFound(refusal.message, hint=hint) from error
+        if not isinstance(refusal, ShapeMismatch | InvalidArgument | InvalidData):
             raise
-        raise type(told)(f"{what}: {told.message}", detail=told.detail, hint=told.hint) from error
+        raise type(refusal)(f"{what}: {refusal.message}", detail=refusal.detail, hint=refusal.hint) from error
     return answer
 
 
@@ -208,9 +207,9 @@ def _said(answer: Row) -> str:
 def report(name: str, dsn: str | None, as_json: bool) -> None:
     """Show the history of task NAME by date: versions, runs, arms, and the result of each."""
     with database(dsn) as connection:
-        found = call_rows(connection, "task_report", name)
+        lines = call_rows(connection, "task_report", name)
     columns = {"at": "at", "architecture": "architecture", "metric": "metric", "value": "value", "event": "event"}
-    print_rows(found, as_json=as_json, columns=columns, empty="nothing yet")
+    print_rows(lines, as_json=as_json, columns=columns, empty="nothing yet")
 
 
 @task.command("run")
@@ -232,8 +231,8 @@ def run_now(name: str, dsn: str | None, as_json: bool) -> None:
 def client(name: str, out: Path, dsn: str | None, as_json: bool) -> None:
     """Write a small installable Python client of task NAME: feed, infer, refine, and a command of its own."""
     with database(dsn) as connection:
-        found = _task(connection, name)
-    package = write_client(out, name, found)
+        row = _task(connection, name)
+    package = write_client(out, name, row)
     folder = shlex.quote(str(out.absolute()))  # a bare name would be a package of the index to pip
     _say(as_json, f"{out}: install it with pip install {folder}, then: {package} --help", out=str(out), package=package)
 
@@ -242,22 +241,18 @@ COMMANDS = (task,)
 
 
 def _task(connection: Connection, name: str) -> Row:
-    found = rows(connection, "task", task=name)
-    if not found:
+    tasks = rows(connection, "task", task=name)
+    if not tasks:
         raise NotFound(f"there is no task {name!r}", hint="easeml task lists them.")
-    return found[0]
-
-
-def _table(found: Row) -> sql.Identifier:
-    return sql.Identifier(*str(found["examples"]).split("."))
+    return tasks[0]
 
 
 def _switch(connection: Connection, table: sql.Identifier, numbers: list[int], *, is_on: bool) -> None:
-    found = connection.execute(
+    switched = connection.execute(
         sql.SQL("UPDATE {} SET is_on = %s WHERE example_id = ANY (%s) RETURNING example_id").format(table),
         [is_on, numbers],
     ).fetchall()
-    missing = set(numbers) - {row["example_id"] for row in found}
+    missing = set(numbers) - {row["example_id"] for row in switched}
     if missing:
         raise NotFound(f"there is no example {min(missing)}", hint="easeml task refine NAME lists them.")
 

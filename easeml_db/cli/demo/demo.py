@@ -36,22 +36,14 @@ def demo(dataset: str, folder: Path | None, n_slots: int | None) -> None:
     if dataset == "tenants":
         show_tenants(server, n_slots)
     elif dataset == "cluster":
-        _show_cluster(embedded(folder or _cluster_folder()))
+        cluster = embedded(folder or default_folder().with_name(f"{default_folder().name}-cluster"))
+        start_nodes(cluster, NODES)
+        _show_subject(cluster, None, SubjectConsole(cluster_subject()), has_nodes=True)
     else:
         _show_subject(server, n_slots, SubjectConsole(SUBJECTS[dataset]))
 
 
 COMMANDS = (demo,)
-
-
-def _cluster_folder() -> Path:
-    """Return a folder beside that of the private server."""
-    return default_folder().with_name(f"{default_folder().name}-cluster")
-
-
-def _show_cluster(server: Embedded) -> None:
-    start_nodes(server, NODES)
-    _show_subject(server, None, SubjectConsole(cluster_subject()), has_nodes=True)
 
 
 def _show_subject(server: Embedded, n_slots: int | None, console: SubjectConsole, *, has_nodes: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What the demonstrations share: a console that shows the SQL, starting the server, loading tables."""
+"""Shared by the demonstrations: a console that shows the SQL, starting the server, loading tables."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def show_tenants(server: Embedded, n_slots: int | None) -> None:
         _provide_tables(connection, server, console)
         _provide_tenants(connection, console)
         _provide_datasets(connection, console)
-        run_ids = _share(connection, console)
+        run_ids = _train_side_by_side(connection, console)
         _explain(connection, run_ids, console)
         _look_at_others(connection, run_ids, console)
     print_next_steps(
@@ -37,7 +37,7 @@ def show_tenants(server: Embedded, n_slots: int | None) -> None:
     )
 
 
-# What must be there
+# Set-up
 
 
 def _provide_tables(connection: Connection, server: Embedded, console: DemoConsole) -> None:
@@ -60,13 +60,13 @@ def _provide_tenants(connection: Connection, console: DemoConsole) -> None:
         _provide_tenant(connection, tenant, there.get(tenant.role), console)
 
 
-def _provide_tenant(connection: Connection, tenant: DemoTenant, found: Row | None, console: DemoConsole) -> None:
+def _provide_tenant(connection: Connection, tenant: DemoTenant, existing: Row | None, console: DemoConsole) -> None:
     """Make a role a tenant; one of an earlier demonstration begins afresh, without open runs."""
-    if found is None:
+    if existing is None:
         console.execute(connection, tenant.statement("create_role"))
-    for run_id in found["open_runs"] if found else ():
+    for run_id in existing["open_runs"] if existing else ():
         console.execute(connection, tenant.statement("cancel", run_id=run_id))
-    if found and found["is_tenant"]:
+    if existing and existing["is_tenant"]:
         console.execute(connection, tenant.statement("drop_tenant"))
     for name in ("create_tenant", "grant"):
         console.execute(connection, tenant.statement(name))
@@ -80,15 +80,15 @@ def _provide_datasets(connection: Connection, console: DemoConsole) -> None:
             console.note(f"{tenant.role} has {tenant.bundled} from before")
             continue
         started_seconds = time.monotonic()
-        _say_as(connection, tenant, "create_dataset", console)
+        _run_as(connection, tenant, "create_dataset", console)
         console.note(f"packed in {since(started_seconds)}")
 
 
-# What happens
+# Actions
 
 
-def _share(connection: Connection, console: DemoConsole) -> list[int]:
-    """Let all come and go. Returns their runs in the order in which they came."""
+def _train_side_by_side(connection: Connection, console: DemoConsole) -> list[int]:
+    """Let all tenants start and end their runs; return the runs in the order of their starts."""
     console.step("Three of them want the best model at once; the policy says whose next architecture is tried")
     print_rows(console.execute(connection, ANNA.statement("policy")), as_json=False, empty="")
     run_ids, lines = [_select(connection, tenant, console) for tenant in (ANNA, BEN, CORA)], BoardChanges()
@@ -107,19 +107,19 @@ def _share(connection: Connection, console: DemoConsole) -> list[int]:
 
 
 def _select(connection: Connection, tenant: DemoTenant, console: DemoConsole) -> int:
-    return int(_say_as(connection, tenant, "select_models", console)[0]["run_id"])
+    return int(_run_as(connection, tenant, "select_models", console)[0]["run_id"])
 
 
 def cancel_for_ben(connection: Connection, run_id: int, console: DemoConsole) -> None:
     """Cancel ben's run, unless it is over."""
     (run,) = rows(connection, "run", run_id=run_id)
     if is_open(run):
-        _say_as(connection, BEN, "cancel", console, run_id=run_id)
+        _run_as(connection, BEN, "cancel", console, run_id=run_id)
     else:
         console.note(f"his run {run_id} was over before")
 
 
-def _say_as(connection: Connection, tenant: DemoTenant, name: str, console: DemoConsole, **values: object) -> list[Row]:
+def _run_as(connection: Connection, tenant: DemoTenant, name: str, console: DemoConsole, **values: object) -> list[Row]:
     """Execute a statement under a tenant's role."""
     console.execute(connection, tenant.statement("set_role"))
     try:
@@ -149,9 +149,9 @@ def _say(connection: Connection, name: str, console: DemoConsole, **values: obje
 
 def _look_at_others(connection: Connection, run_ids: Sequence[int], console: DemoConsole) -> None:
     console.step("What each sees of the others: nothing")
-    seen = [row for tenant in DEMO_TENANTS for row in _say_as(connection, tenant, "own_rows", console)]
+    seen = [row for tenant in DEMO_TENANTS for row in _run_as(connection, tenant, "own_rows", console)]
     print_rows(seen, as_json=False, empty="")
     try:
-        _say_as(connection, DAN, "cancel", console, run_id=run_ids[0])
+        _run_as(connection, DAN, "cancel", console, run_id=run_ids[0])
     except psycopg.Error as error:
         console.note(f"ERROR:  {error.diag.message_primary}", "red")

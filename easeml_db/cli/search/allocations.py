@@ -33,15 +33,15 @@ def allocations(run_id: int | None, dsn: str | None, as_json: bool) -> None:
     with database(dsn) as connection:
         chosen = run_or_newest(connection, run_id)
         groups = rows(connection, "trial_groups", run_id=chosen)
-        found = rows(connection, "allocations", run_id=chosen)
+        changes = rows(connection, "allocations", run_id=chosen)
     if as_json:
-        print_json({"trial_groups": groups, "allocations": found})
+        print_json({"trial_groups": groups, "allocations": changes})
         return
     empty = f"run {chosen} has no trial groups: it is not water-filled, or has not begun"
     print_rows(groups, as_json=False, empty=empty, columns=GROUP_COLUMNS)
-    if found:
+    if changes:
         say()
-        print_rows(found, as_json=False, empty="", columns=ALLOCATION_COLUMNS)
+        print_rows(changes, as_json=False, empty="", columns=ALLOCATION_COLUMNS)
 
 
 profiles = listing(

@@ -29,10 +29,10 @@ SCHEDULER_COLUMNS = {
 
 
 def _print_procedures(dsn: str | None, as_json: bool) -> None:
-    found = read_rows(dsn, "procedures")
+    procedures = read_rows(dsn, "procedures")
     if not as_json:
-        found = [row | {"options": ", ".join(row["options"])} for row in found]
-    print_rows(found, as_json=as_json, empty="no procedures", columns=PROCEDURE_COLUMNS)
+        procedures = [row | {"options": ", ".join(row["options"])} for row in procedures]
+    print_rows(procedures, as_json=as_json, empty="no procedures", columns=PROCEDURE_COLUMNS)
 
 
 procedure_group = listing_group(
@@ -52,15 +52,15 @@ def preview(
     """Show the brackets and rungs that PROCEDURE would train, and the work in all; nothing runs."""
     documents = {"search_space": jsonb(search_space), "procedure_options": jsonb(procedure_options)}
     with database(dsn) as connection:
-        found = call_rows(connection, "preview_procedure", procedure, **documents, **named)
+        rungs = call_rows(connection, "preview_procedure", procedure, **documents, **named)
     if as_json:
-        print_json(found)
+        print_json(rungs)
         return
-    has_arms = any(row["arm"] for row in found)
+    has_arms = any(row["arm"] for row in rungs)
     columns = {name: title for name, title in RUNG_COLUMNS.items() if has_arms or name != "arm"}
-    print_rows(found, as_json=False, empty="nothing to train", columns=columns)
-    n_trials = sum(row["n_trials"] for row in found if row["rung"] == 0)
-    say(f"{n_trials} trial(s), {sum(row['total_epochs'] for row in found)} epoch(s) in all")
+    print_rows(rungs, as_json=False, empty="nothing to train", columns=columns)
+    n_trials = sum(row["n_trials"] for row in rungs if row["rung"] == 0)
+    say(f"{n_trials} trial(s), {sum(row['total_epochs'] for row in rungs)} epoch(s) in all")
 
 
 schedulers = listing(

@@ -35,7 +35,7 @@ FORMATS = ("html", "png")
 )
 @click.option(
     "--format",
-    "wanted",
+    "chosen_format",
     type=click.Choice([*FORMATS, "both"]),
     help="What to write (default: what the ending of --out says, else both).",
 )
@@ -58,7 +58,7 @@ FORMATS = ("html", "png")
 def report(
     run_id: int | None,
     out: Path,
-    wanted: str | None,
+    chosen_format: str | None,
     n_top: int,
     is_evaluated: bool,
     dsn: str | None,
@@ -73,7 +73,7 @@ def report(
     check_place(out)
     with database(dsn) as connection:
         rows = read_rows(connection, run_or_newest(connection, run_id), is_evaluated=is_evaluated)
-    paths = report_paths(out, rows.run["run_id"], wanted)
+    paths = report_paths(out, rows.run["run_id"], chosen_format)
     data = write_report(rows, paths, n_top)
     if as_json:
         written = {kind: str(paths[kind]) if kind in paths else None for kind in FORMATS}
@@ -91,13 +91,13 @@ def read_rows(connection: Connection, run_id: int, *, is_evaluated: bool) -> Run
     """Return the data of a report, read at one instant; evaluated: with answers for held-out rows."""
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     with connection.transaction():
-        found = {
+        tables = {
             name: connection.execute(statement.encode(), {"run_id": run_id}).fetchall()
             for name, statement in queries("report").items()
         }
-        (run,), (traffic,) = found.pop("run"), found.pop("run_traffic")
+        (run,), (traffic,) = tables.pop("run"), tables.pop("run_traffic")
         held_out, unmeasured = read_held_out(connection, run) if is_evaluated else ({}, None)
-    return RunRows(run=run, traffic=traffic, held_out=held_out, unmeasured=unmeasured, **found)
+    return RunRows(run=run, traffic=traffic, held_out=held_out, unmeasured=unmeasured, **tables)
 
 
 def check_place(out: Path) -> None:
@@ -109,11 +109,11 @@ def check_place(out: Path) -> None:
         )
 
 
-def report_paths(out: Path, run_id: int, wanted: str | None) -> dict[str, Path]:
+def report_paths(out: Path, run_id: int, chosen_format: str | None) -> dict[str, Path]:
     """Return the path of each format: beside a named file with its stem, or run-N in a folder."""
     is_file = out.suffix in (".html", ".png") and not out.is_dir()
     stem = out.with_suffix("") if is_file else out / f"run-{run_id}"
-    chosen = wanted or (out.suffix[1:] if is_file else "both")
+    chosen = chosen_format or (out.suffix[1:] if is_file else "both")
     return {kind: Path(f"{stem}.{kind}") for kind in FORMATS if chosen in (kind, "both")}
 
 

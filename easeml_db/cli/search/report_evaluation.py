@@ -1,4 +1,4 @@
-"""What a report shows of the best trial on held-out rows: results of the SQL functions of evaluation."""
+"""The evaluation section of a report: results of SQL functions about the best trial on held-out rows."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def read_held_out(connection: Connection, run: Row) -> tuple[HeldOut, str | None
     dataset, trial_id = f"{run['tenant']}.{run['dataset_name']}", run["best_trial_id"]
     try:
         with connection.transaction():
-            found = {"scores": call_rows(connection, "evaluate", dataset, trial_id)}
+            answers = {"scores": call_rows(connection, "evaluate", dataset, trial_id)}
             for subject, function in (OF_NUMBERS if run["task"] == "regression" else OF_CLASSES).items():
-                found[subject] = call_rows(connection, function, dataset, trial_id)
-            found["inputs"] = call_rows(connection, "explain", dataset, trial_id, n_rows=N_EXPLAINED_ROWS)
+                answers[subject] = call_rows(connection, function, dataset, trial_id)
+            answers["inputs"] = call_rows(connection, "explain", dataset, trial_id, n_rows=N_EXPLAINED_ROWS)
     except psycopg.Error as error:
         if not _is_refusal(error):
             raise
         return {}, server_error(error).message
-    return {**found, "hyperparameters": _hyperparameters(connection, run["run_id"])}, None
+    return {**answers, "hyperparameters": _hyperparameters(connection, run["run_id"])}, None
 
 
 def _hyperparameters(connection: Connection, run_id: int) -> Sequence[Row]:

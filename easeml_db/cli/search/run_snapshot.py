@@ -113,7 +113,7 @@ class ProgressRate:
 
 
 def changes(before: RunSnapshot | None, after: RunSnapshot) -> list[str]:
-    """Return what happened between two readings, one line for each event."""
+    """Return the events between two readings, one line for each."""
     old_trials = {} if before is None else {trial["trial_id"]: trial for trial in before.trials}
     seen = 0 if before is None or not before.events else before.events[-1]["event_id"]
     lines = [event["message"] for event in after.events if event["event_id"] > seen]

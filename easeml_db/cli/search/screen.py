@@ -12,6 +12,7 @@ from rich.text import Text
 from easeml_db.cli.search.run_snapshot import Row, RunSnapshot, duration, telling_configs
 from easeml_db.cli.terminal.output import text_of
 from easeml_db.cli.terminal.plain_table import PlainTable
+from easeml_db.report.wording import metric_text
 
 N_TRIALS = 10
 N_EVENTS = 3
@@ -124,11 +125,6 @@ def leaderboard_table(trials: Sequence[Row], n_shown: int | None = None) -> Tabl
     if n_shown is not None and len(trials) > n_shown:
         table.add_row("", "", f"+ {len(trials) - n_shown} more")
     return table
-
-
-def metric_text(value: float | None) -> str:
-    """Return a metric with as many digits in every row; nothing while it is not measured."""
-    return "" if value is None else f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
 def _epochs(trial: Row) -> Text:

@@ -46,7 +46,7 @@ def backup(file: Path, overwrite: bool, folder: Path | None, dsn: str | None, as
     """
     began = time.monotonic()
     server = None if dsn else _running(folder)
-    source = dsn or _dsn(server)
+    source = dsn or (server.dsn() if server else "")
     programs = _programs(server) if server else _programs_for(source)
     with _ended_by_sigterm():
         made = back_up(source, programs, file.absolute(), may_replace=overwrite)
@@ -109,10 +109,6 @@ def _running(folder: Path | None) -> Embedded:
     return server
 
 
-def _dsn(server: Embedded | None) -> str:
-    return server.dsn() if server else ""
-
-
 def _programs_for(dsn: str, **parts: str) -> Path:
     try:
         target = make_conninfo(dsn, **parts)
@@ -128,7 +124,7 @@ def _programs(server: Embedded) -> Path:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM end a block as Ctrl+C does: it removes what it began, and its programs end with it."""
+    """Make SIGTERM end a block as Ctrl+C does: it removes what it began, and its programs end with it."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the tidying up

@@ -66,7 +66,7 @@ def coordinator(
 
     Its role must be a member of easeml_coordinator. A second coordinator waits as standby.
     """
-    if private is not None:  # that of easeml up looks after the logs of its folder
+    if private is not None:  # the coordinator of easeml up keeps the logs of its folder short
         keep_short(private)
     journal = Journal(log_file, is_json=log_json, has_units=log_units)
     serving = serve(

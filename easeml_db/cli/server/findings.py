@@ -1,4 +1,4 @@
-"""How the doctor judges what it has checked: facts in, findings out."""
+"""The judgements of the doctor: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN = ("easeml_plpy", "easeml_db")
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: its subject, its result (ok, warn, fault), what was found, what to do."""
+    """The outcome of one check: its subject, its result (ok, warn, fault), a message, a remedy."""
 
     check: str
     status: Literal["ok", "warn", "fault"]
@@ -92,22 +92,22 @@ def python_finding(facts: Row, here: Environment) -> Finding:
 def module_findings(facts: Row, here: Environment, server: Row, *, is_private: bool) -> Iterator[Finding]:
     """Check each package that the server needs: found, in the right version, from the right place."""
     how = how_to_find_packages(here, server, is_private=is_private)
-    own = facts["modules"].get("easeml_plpy")
+    package = facts["modules"].get("easeml_plpy")
     for name in (*REQUIRED, "sklearn"):
         if name in facts["faults"]:
             status: Literal["warn", "fault"] = "fault" if name in REQUIRED else "warn"
             yield Finding(name, status, facts["faults"][name], how)
         elif name in facts["modules"]:
-            yield _module_finding(name, facts["modules"][name], own, how)
+            yield _module_finding(name, facts["modules"][name], package, how)
 
 
-def _module_finding(name: str, module: Row, own: Row | None, how: str) -> Finding:
+def _module_finding(name: str, module: Row, package: Row | None, how: str) -> Finding:
     message = f"{module['version']} in {_folder(module)}"
     if name in OWN and module["version"] != __version__:
         message = f"the server has {message}, this package is {__version__}"
         return Finding(name, "fault", message, f"{how}\nThen restart coordinators and reconnect open sessions.")
-    if name == "numpy" and own and _folder(module) != _folder(own):
-        message += f", not beside easeml_plpy in {_folder(own)}"
+    if name == "numpy" and package and _folder(module) != _folder(package):
+        message += f", not beside easeml_plpy in {_folder(package)}"
         return Finding(
             name, "warn", message, f"Packages of two places break each other: name the environment first.\n{how}"
         )
@@ -120,13 +120,13 @@ def how_to_find_packages(here: Environment, server: Row, *, is_private: bool) ->
     prefix = closed if here.closed_folder else ""
     if is_private:
         return f"{prefix}Start the private server from this environment: easeml down; easeml up"
-    own = {"PYTHONPATH": here.libraries, **WAITING_THREADS}
-    lines = "\n".join(f"{name} = '{value}'" for name, value in own.items())
+    settings = {"PYTHONPATH": here.libraries, **WAITING_THREADS}
+    lines = "\n".join(f"{name} = '{value}'" for name, value in settings.items())
     return f"{prefix}{_where_to_set(server)}\n{lines}"
 
 
 def _where_to_set(server: Row) -> str:
-    """Say where to set them: Debian has them in /etc/postgresql/VERSION/CLUSTER, with the environment beside them."""
+    """Return the files to set: Debian has them in /etc/postgresql/VERSION/CLUSTER, with the environment beside them."""
     parts = Path(server["config_file"] or f"/etc/postgresql/{server['major']}/main/postgresql.conf").parts
     if len(parts) < 5 or parts[:3] != ("/", "etc", "postgresql"):
         return "Set these in the environment of whatever starts the server, then restart it:"
@@ -144,7 +144,7 @@ def device_finding(facts: Row) -> Finding:
 
 
 def segment_findings(segments: Sequence[Row]) -> Iterator[Finding]:
-    """Say which segments are other servers, and what was against each when it was last looked at."""
+    """Report the segments that are other servers, and what the last check had against each."""
     nodes = [segment for segment in segments if segment["service"] is not None]
     able = [node["segment_name"] for node in nodes if node["refusal"] is None]
     if able:

@@ -28,8 +28,8 @@ def retention(what: str | None, keep: str | None, dsn: str | None, as_json: bool
     if what is not None:
         with database(dsn) as connection:
             call(connection, "set_retention", what, None if keep == FOREVER else keep)
-    found = [_readable(row) for row in read_rows(dsn, "retention")]
-    print_rows(found, as_json=as_json, empty="nothing", columns=RETENTION_COLUMNS)
+    settings = [_readable(row) for row in read_rows(dsn, "retention")]
+    print_rows(settings, as_json=as_json, empty="nothing", columns=RETENTION_COLUMNS)
 
 
 @click.command()
@@ -44,11 +44,11 @@ def prune(what: tuple[str, ...], is_meant: bool, dsn: str | None, as_json: bool)
     """
     with database(dsn) as connection:
         kept = {row["what"]: _readable(row)["keep"] for row in rows(connection, "retention")}
-        found = [
+        removed = [
             {"what": one, "keep": kept.get(one), "n_rows": _prune(connection, one, is_dry=not is_meant)}
             for one in what or kept
         ]
-    print_rows(found, as_json=as_json, empty="nothing", columns=PRUNED_COLUMNS)
+    print_rows(removed, as_json=as_json, empty="nothing", columns=PRUNED_COLUMNS)
     if not is_meant and not as_json:
         say("nothing was removed yet: easeml prune --yes does it")
 

@@ -29,23 +29,20 @@ PLACE = click.argument("place", metavar="SEGMENT")
 
 
 def _print(dsn: str | None, as_json: bool) -> None:
-    found = read_rows(dsn, "segments")
-    shown = {key: title for key, title in COLUMNS.items() if key not in ("service", "refusal") or _any(found, key)}
-    print_rows(found, as_json=as_json, empty="no segments", columns=shown)
+    segments = read_rows(dsn, "segments")
+    hidden = {key for key in ("service", "refusal") if not any(row[key] for row in segments)}
+    shown = {key: title for key, title in COLUMNS.items() if key not in hidden}
+    print_rows(segments, as_json=as_json, empty="no segments", columns=shown)
 
 
 def _servers() -> str:
-    """Return what the engines are, for a help text."""
+    """Return the servers of each engine, for a help text."""
     return ", ".join(f"{name}: {place_of(name).SERVER}" for name in ENGINES)
 
 
 def _contents() -> str:
-    """Return what contents are, for a help text."""
+    """Return the meaning of a content for each engine, for a help text."""
     return ", ".join(content for name in ENGINES if (content := place_of(name).CONTENT))
-
-
-def _any(found: list[dict[str, object]], key: str) -> bool:
-    return any(row[key] for row in found)
 
 
 segments = listing_group("segment", "List segments (without a command), or add, check, drain and remove them.", _print)
@@ -122,8 +119,8 @@ def views(service: str, control: str | None, host: str | None, port: int | None,
 
 def _look_at(connection: Connection, segment: str) -> None:
     """Check a server and record its facts. Raises, and also records, the reason if it cannot be a segment."""
-    (found,) = rows(connection, "node", segment=segment)
-    node = Node(**found)
+    (entry,) = rows(connection, "node", segment=segment)
+    node = Node(**entry)
     if node.service is None:
         raise InvalidArgument(f"segment {segment} is a part of this server", hint="easeml doctor looks at that.")
     try:

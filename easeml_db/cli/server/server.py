@@ -119,8 +119,8 @@ def logs(folder: Path | None, n_lines: int, follow: bool) -> None:
     tails = {path: Tail(path) for path in paths}
     for path in paths:
         say(f"==> {path}")
-        if told := last_lines(path, n_lines):
-            say(told)
+        if lines := last_lines(path, n_lines):
+            say(lines)
     if follow:
         _follow(tails, paths[-1])
 
@@ -150,8 +150,8 @@ COMMANDS = (up, down, destroy, status, psql, logs)
 
 def alone_with(server: Embedded, check: Callable[[], object]) -> AbstractContextManager[None]:
     """Keep other commands that start, stop or remove a private server waiting during a block. check: as in `alone`."""
-    told = f"another command works on {server.folder}; this one waits for it"
-    return alone(server.folder, check, lambda: say(told, err=True))
+    notice = f"another command works on {server.folder}; this one waits for it"
+    return alone(server.folder, check, lambda: say(notice, err=True))
 
 
 def _print_status(server: Embedded, as_json: bool) -> None:
@@ -171,7 +171,7 @@ def _print_status(server: Embedded, as_json: bool) -> None:
 
 
 def server_facts(server: Embedded) -> dict[str, Any]:
-    """Return what easeml status reports of a private server."""
+    """Return the report of easeml status about a private server."""
     is_running = server.is_running()
     facts: dict[str, Any] = {
         "folder": str(server.folder), "is_running": is_running, "port": server.port,

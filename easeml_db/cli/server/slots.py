@@ -18,9 +18,9 @@ SLOT_COLUMNS = {
 
 
 def _print_slots(dsn: str | None, as_json: bool) -> None:
-    found = read_rows(dsn, "slots")
-    shown = SLOT_COLUMNS if any(row["lost_reason"] for row in found) else dict(list(SLOT_COLUMNS.items())[:-1])
-    print_rows(found, as_json=as_json, empty="no slots; add some: easeml slot add 2", columns=shown)
+    slots = read_rows(dsn, "slots")
+    shown = SLOT_COLUMNS if any(row["lost_reason"] for row in slots) else dict(list(SLOT_COLUMNS.items())[:-1])
+    print_rows(slots, as_json=as_json, empty="no slots; add some: easeml slot add 2", columns=shown)
 
 
 slots = listing_group("slot", "List slots (without a command), or add, drain, resume and remove them.", _print_slots)

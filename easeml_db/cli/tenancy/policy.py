@@ -57,8 +57,8 @@ def policy(
     with database(dsn) as connection:
         if name is not None:
             call(connection, "set_policy", name, **settings)
-        found = rows(connection, "policies")
-    print_rows(found, as_json=as_json, empty="no policies", columns=POLICY_COLUMNS)
+        policies = rows(connection, "policies")
+    print_rows(policies, as_json=as_json, empty="no policies", columns=POLICY_COLUMNS)
 
 
 @click.command()
@@ -71,10 +71,10 @@ def decisions(run_id: int | None, limit: int, dsn: str | None, as_json: bool) ->
     with database(dsn) as connection:
         if run_id is not None:
             read_run(connection, run_id)
-        found = rows(connection, "decisions", run_id=run_id, limit=limit)
+        newest = rows(connection, "decisions", run_id=run_id, limit=limit)
     if not as_json:  # the time of day; the document has the date
-        found = [{**row, "decided_at": f"{row['decided_at'].astimezone():%H:%M:%S}"} for row in found]
-    print_rows(found, as_json=as_json, empty="no decisions yet", columns=DECISION_COLUMNS)
+        newest = [{**row, "decided_at": f"{row['decided_at'].astimezone():%H:%M:%S}"} for row in newest]
+    print_rows(newest, as_json=as_json, empty="no decisions yet", columns=DECISION_COLUMNS)
 
 
 @click.command()
@@ -85,13 +85,13 @@ def arms(run_id: int | None, dsn: str | None, as_json: bool) -> None:
     """Show the arms of RUN (default: the newest): expected and observed quality and cost of each."""
     with database(dsn) as connection:
         run = read_run(connection, run_or_newest(connection, run_id))
-        found = rows(connection, "arm_beliefs", run_id=run["run_id"])
+        beliefs = rows(connection, "arm_beliefs", run_id=run["run_id"])
     if as_json:
-        print_json(found)
+        print_json(beliefs)
         return
-    scale = "; mean and deviation are of the logit" if found and found[0]["link"] == "logit" else ""
+    scale = "; mean and deviation are of the logit" if beliefs and beliefs[0]["link"] == "logit" else ""
     say(f"run {run['run_id']} on {run['dataset_name']}: {run['status']}{scale}")
-    print_rows(found, as_json=False, empty="it has no arms", columns=_arm_columns(found))
+    print_rows(beliefs, as_json=False, empty="it has no arms", columns=_arm_columns(beliefs))
 
 
 @click.command()
@@ -100,14 +100,14 @@ def arms(run_id: int | None, dsn: str | None, as_json: bool) -> None:
 @json_option
 def regret(is_all: bool, dsn: str | None, as_json: bool) -> None:
     """Show how much better each open run may still get: its largest bound of a waiting arm minus its best quality."""
-    found = read_rows(dsn, "run_regret", is_all=is_all)
-    print_rows(found, as_json=as_json, empty="no open runs; all runs: easeml regret --all", columns=REGRET_COLUMNS)
+    runs = read_rows(dsn, "run_regret", is_all=is_all)
+    print_rows(runs, as_json=as_json, empty="no open runs; all runs: easeml regret --all", columns=REGRET_COLUMNS)
 
 
 COMMANDS = (policy, decisions, arms, regret)
 
 
-def _arm_columns(found: Sequence[Row]) -> dict[str, str]:
+def _arm_columns(beliefs: Sequence[Row]) -> dict[str, str]:
     """Hide the augmentation unless some arm has one."""
-    hidden = set() if any(row["augmentation"] != "none" for row in found) else {"augmentation"}
+    hidden = set() if any(row["augmentation"] != "none" for row in beliefs) else {"augmentation"}
     return {name: heading for name, heading in ARM_COLUMNS.items() if name not in hidden}

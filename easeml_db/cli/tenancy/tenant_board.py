@@ -10,11 +10,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from easeml_db.cli.search.screen import STATUS_STYLES, metric_text
+from easeml_db.cli.search.screen import STATUS_STYLES
 from easeml_db.cli.terminal.output import say
 from easeml_db.cli.terminal.plain_table import PlainTable
 from easeml_db.cli.terminal.statements import Connection, Row, rows
 from easeml_db.errors import NotReady
+from easeml_db.report.wording import metric_text
 
 POLL_SECONDS = 0.2
 OPEN_STATUSES = ("queued", "running")
@@ -76,7 +77,7 @@ def line(row: Row) -> str:
 
 
 def last_words(row: Row) -> str:
-    """Return what the last decision said about a run, or how it ended if it is over."""
+    """Return the last decision about a run, or how it ended if it is over."""
     if is_open(row):
         return str(row["reason"] or "waits for the first decision")
     if row["status"] != "finished":

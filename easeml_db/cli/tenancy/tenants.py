@@ -37,8 +37,8 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _print_tenants(dsn: str | None, as_json: bool) -> None:
-    found = read_rows(dsn, "tenants")
-    print_rows(found, as_json=as_json, empty="no tenants; make one: easeml tenant create ROLE", columns=COLUMNS)
+    tenants = read_rows(dsn, "tenants")
+    print_rows(tenants, as_json=as_json, empty="no tenants; make one: easeml tenant create ROLE", columns=COLUMNS)
 
 
 tenants = listing_group("tenant", "List tenants (without a command), or create, alter and drop them.", _print_tenants)

@@ -12,10 +12,7 @@ from psycopg.types.json import Jsonb
 
 run_argument = click.argument("run_id", metavar="[RUN]", type=int, required=False)
 slots_option = click.option(
-    "--slots",
-    "n_slots",
-    type=click.IntRange(1, 1000),
-    help="Units that run side by side (default: one for each core).",
+    "--slots", "n_slots", type=click.IntRange(1, 1000), help="Units that run side by side (default: one for each core)."
 )
 
 
@@ -43,8 +40,7 @@ def json_value(context: click.Context, parameter: click.Parameter, value: str | 
     if value is None:
         return None
     try:
-        text = Path(value[1:]).read_text(encoding="utf-8") if value.startswith("@") else value
-        return json.loads(text)
+        return json.loads(Path(value[1:]).read_text(encoding="utf-8") if value.startswith("@") else value)
     except OSError as error:
         raise click.BadParameter(f"cannot read {value[1:]}: {error.strerror}", context, parameter) from error
     except ValueError as error:

@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
 
 TEXT_OIDS = (18, 19, 25, 705, 1042, 1043)  # "char", name, text, unknown, bpchar, varchar
-OTHER_TYPES = 0  # as the driver calls all that it does not know
+OTHER_TYPES = 0  # the driver's name for all types that it does not know
 
 dsn_option = click.option(
-    "--dsn",
-    envvar="EASEML_DSN",
-    help="Connection string of the server (default: the private one of easeml up).",
+    "--dsn", envvar="EASEML_DSN", help="Connection string of the server (default: the private one of easeml up)."
 )
 data_option = click.option(
     "--data", "folder", type=click.Path(path_type=Path, file_okay=False), envvar="EASEML_DATA",
@@ -78,7 +76,7 @@ def open_connection(
     if not _prints_json():
         for oid in (*TEXT_OIDS, OTHER_TYPES):
             connection.adapters.register_loader(oid, VisibleTextLoader)
-        set_json_loads(_visible_document, connection)
+        set_json_loads(lambda text: visible_value(json.loads(text)), connection)
     return connection
 
 
@@ -89,10 +87,6 @@ class VisibleTextLoader(TextLoader):
         """Return the text."""
         text = super().load(data)
         return visible(text) if isinstance(text, str) else text
-
-
-def _visible_document(text: str | bytes) -> Any:
-    return visible_value(json.loads(text))
 
 
 def _prints_json() -> bool:

@@ -1,4 +1,4 @@
-"""Which failures a user gets as one line: our own errors, and those of the machine and of the driver."""
+"""Failures that a user sees as one line: errors of the project, of the machine and of the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def told_in_a_line(error: Exception) -> EasemlError | None:
     if isinstance(error, EasemlError):
         return error
     if isinstance(error, OSError):
-        return _of_the_machine(error)
+        return _machine_error(error)
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":  # bytes of an argument
         return InvalidArgument(f"expected text in UTF-8, got {error.object}", hint=HINT)
     driver = sys.modules.get("psycopg")  # a command that has not imported it had no error of it
@@ -22,11 +22,11 @@ def told_in_a_line(error: Exception) -> EasemlError | None:
         return None
     from easeml_db.postgres.connection import server_error
 
-    told = server_error(error)
-    return type(told)(told.message or type(error).__name__, detail=told.detail, hint=told.hint or HINT)
+    problem = server_error(error)
+    return type(problem)(problem.message or type(error).__name__, detail=problem.detail, hint=problem.hint or HINT)
 
 
-def _of_the_machine(error: OSError) -> EasemlError:
+def _machine_error(error: OSError) -> EasemlError:
     what = error.strerror or str(error) or type(error).__name__
     place = error.filename2 if error.filename2 is not None else error.filename
     return EasemlError(what if place is None else f"{place}: {what}", hint=HINT)

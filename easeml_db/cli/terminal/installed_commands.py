@@ -19,9 +19,9 @@ EXPECTED = {"experiments": 'In a clone of easeml: pip install ".[experiments]" .
 
 def further_commands() -> Iterator[click.Command]:
     """Yield the installed commands by name, and a substitute for each that is expected and not there."""
-    found = {entry_point.name: entry_point for entry_point in entry_points(group=GROUP)}
-    for name in sorted(found.keys() | EXPECTED):
-        yield _loaded(found[name]) if name in found else _substitute(name, "is not installed")
+    installed = {entry_point.name: entry_point for entry_point in entry_points(group=GROUP)}
+    for name in sorted(installed.keys() | EXPECTED):
+        yield _loaded(installed[name]) if name in installed else _substitute(name, "is not installed")
 
 
 def _loaded(entry_point: EntryPoint) -> click.Command:

@@ -80,7 +80,7 @@ def _is_number(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as people read it."""
+    """Return a value as text for people."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -25,7 +25,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @cache
 def argument_texts() -> dict[str, str]:
-    """Return what the COMMENT says of each argument."""
+    """Return the text of each argument in the COMMENT."""
     comment = COMMENT.search((sql_folder() / "runs" / "start.sql").read_text(encoding="utf-8"))
     assert comment is not None, "easeml.select_models has a COMMENT"
     return {name: " ".join(text.split()) for name, text in ENTRY.findall(comment[1])}

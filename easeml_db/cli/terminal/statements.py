@@ -62,7 +62,7 @@ def run_or_newest(connection: Connection, run_id: int | None) -> int:
 
 def read_run(connection: Connection, run_id: int) -> Row:
     """Return a run as it is now. Raises NotFound."""
-    found = rows(connection, "run", run_id=run_id)
-    if not found:
+    runs = rows(connection, "run", run_id=run_id)
+    if not runs:
         raise NotFound(f"there is no run {run_id} that you can see", hint="easeml run lists them.")
-    return found[0]
+    return runs[0]

@@ -25,26 +25,26 @@ class CommandsAtHome(MutableMapping[str, click.Command]):
 
     def __init__(self, homes: Mapping[str, str], *, takes_further: bool) -> None:
         self._homes = dict(homes)
-        self._known: dict[str, click.Command] = {}
+        self._commands: dict[str, click.Command] = {}
         self._has_further = not takes_further
 
     def __getitem__(self, name: str) -> click.Command:
-        if name in self._homes and name not in self._known:
+        if name in self._homes and name not in self._commands:
             home = self._homes[name]
-            self._known |= {one.name: one for one in _imported(home).COMMANDS if self._homes.get(one.name) == home}
+            self._commands |= {one.name: one for one in _imported(home).COMMANDS if self._homes.get(one.name) == home}
         elif name not in self._homes:
             self._look_further()
-        return self._known[name]
+        return self._commands[name]
 
     def __setitem__(self, name: str, command: click.Command) -> None:
-        self._known[name] = command
+        self._commands[name] = command
 
     def __delitem__(self, name: str) -> None:
-        del self._known[name]
+        del self._commands[name]
 
     def __iter__(self) -> Iterator[str]:
         self._look_further()
-        return iter([*self._homes, *self._known.keys() - self._homes.keys()])
+        return iter([*self._homes, *self._commands.keys() - self._homes.keys()])
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -59,7 +59,7 @@ class CommandsAtHome(MutableMapping[str, click.Command]):
             from easeml_db.cli.terminal.installed_commands import further_commands
 
             self._has_further = True
-            self._known |= {command.name or "": command for command in further_commands()}
+            self._commands |= {command.name or "": command for command in further_commands()}
 
 
 def _imported(home: str) -> ModuleType:

@@ -1,1 +1,1 @@
-"""What the coordinator repeats beside its loop: vacuum, forecasts, refreshes."""
+"""Chores that the coordinator repeats beside its loop: vacuum, forecasts, refreshes."""

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from easeml_db.errors import EasemlError
-from easeml_db.postgres.chores.repeated_chores import LOOK_SECONDS, OwnTurns
+from easeml_db.postgres.chores.repeated_chores import LOOK_SECONDS, RepeatedChore
 from easeml_db.postgres.stores.store_session import StoreSession
 
 RESTS = 4  # times as long as the forecast took
@@ -32,7 +32,7 @@ class Cadence:
     failed_seconds: float = 300.0
 
 
-class Forecasts(OwnTurns):
+class Forecasts(RepeatedChore):
     """Forecasts runs, one at a time."""
 
     def __init__(self, leading: StoreSession, cadence: Cadence | None = None) -> None:
@@ -50,7 +50,7 @@ class Forecasts(OwnTurns):
             run_id = await self._due(session, began)
             if run_id is not None:
                 await self._record(session, run_id)
-        except EasemlError:  # a timeout, locked rows, no server: the next turn begins anew
+        except EasemlError:  # a timeout, locked rows, no server: the next turn tries again
             await self._leave()
             if run_id is not None:
                 self._resting[run_id] = began + self._cadence.failed_seconds
@@ -64,10 +64,10 @@ class Forecasts(OwnTurns):
 
     async def _due(self, session: StoreSession, now: float) -> int | None:
         self._resting = {run_id: until for run_id, until in self._resting.items() if until > now}
-        found = await session.row(
+        row = await session.row(
             "due_forecast", resting=list(self._resting), last_tenant=self._last_tenant,
             first_seconds=self._cadence.first_seconds, least_seconds=self._cadence.least_seconds,
             most_seconds=self._cadence.most_seconds,
         )  # fmt: skip
-        self._last_tenant = found.get("tenant", "")
-        return found.get("run_id")
+        self._last_tenant = row.get("tenant", "")
+        return row.get("run_id")

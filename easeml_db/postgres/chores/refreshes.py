@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.errors import EasemlError
 from easeml_db.postgres import background
-from easeml_db.postgres.chores.repeated_chores import OwnTurns
+from easeml_db.postgres.chores.repeated_chores import RepeatedChore
 from easeml_db.postgres.chores.work_slots import SHORT_SECONDS, Change, Places, change_of
 from easeml_db.postgres.stores.store_session import StoreSession
 
@@ -28,7 +28,7 @@ LOOK_SECONDS = 5.0
 MOST_SECONDS = 1800.0
 MOST_OUTPUT = 2000
 REST_SECONDS = 300.0
-"""How long a dataset rests after a step that failed; its tenant, where the reason cannot be written down."""
+"""Rest of a dataset after a failed step, or of its tenant if the reason could not be recorded."""
 NOTE_ATTEMPTS = 5  # a second apart: so long the server may take to see that the process of a step is gone
 FOR_OTHERS = "it took longer than {:g} seconds while others waited, and begins anew when it can have longer"
 
@@ -42,7 +42,7 @@ class Step:
     work: asyncio.Task[None] | None = None
 
 
-class Refreshes(OwnTurns):
+class Refreshes(RepeatedChore):
     """Looks for datasets that are due, every few seconds."""
 
     def __init__(self, leading: StoreSession, *, short_seconds: float = SHORT_SECONDS) -> None:
@@ -117,10 +117,10 @@ class Refreshes(OwnTurns):
             self._rests[row["role"]] = time.monotonic() + REST_SECONDS
 
     async def _note(self, row: dict[str, Any], problem: str, *, rest_seconds: float) -> bool:
-        """Write down why a step was not taken, and when it is tried again; say whether the row could be written."""
+        """Record why a step was not taken and when it is tried again; return whether the row could be written."""
         with contextlib.suppress(EasemlError):
-            told = {"problem": problem, "rest_seconds": rest_seconds, **row}
-            return bool(await (await self._session()).write("refresh_problem", **told))
+            values = {"problem": problem, "rest_seconds": rest_seconds, **row}
+            return bool(await (await self._session()).write("refresh_problem", **values))
         return False
 
 

@@ -11,12 +11,12 @@ from easeml_db.postgres.stores.store_session import StoreSession
 LOOK_SECONDS = 1.0
 
 
-class OwnTurns(ABC):
+class RepeatedChore(ABC):
     """Takes turns for as long as this process holds the lease, which the leading session knows."""
 
     def __init__(self, leading: StoreSession, name: str, **settings: str) -> None:
         self._leading, self._name, self._settings = leading, name, settings
-        self._own: StoreSession | None = None  # opened when the lease is ours
+        self._opened: StoreSession | None = None  # opened when the lease is ours
         self._keeping: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -28,7 +28,7 @@ class OwnTurns(ABC):
         self._keeping = background.begin(self._keep())
 
     async def close(self) -> None:
-        """Take no more."""
+        """Stop taking turns."""
         if self._keeping is not None:
             self._keeping.cancel()
         await self._leave()
@@ -41,15 +41,15 @@ class OwnTurns(ABC):
                 rest_seconds = await self.take_turn()
 
     async def _session(self) -> StoreSession:
-        if self._own is None:
-            own = StoreSession(self._leading.dsn, f"easeml coordinator ({self._name})", **self._settings)
-            await own.open()
-            self._own = own
-        self._own.lease_number = self._leading.lease_number
-        return self._own
+        if self._opened is None:
+            session = StoreSession(self._leading.dsn, f"easeml coordinator ({self._name})", **self._settings)
+            await session.open()
+            self._opened = session
+        self._opened.lease_number = self._leading.lease_number
+        return self._opened
 
     async def _leave(self) -> None:
         """Close the session; the next turn opens another."""
-        if self._own is not None:
-            await self._own.close()
-            self._own = None
+        if self._opened is not None:
+            await self._opened.close()
+            self._opened = None

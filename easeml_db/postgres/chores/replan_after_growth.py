@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 
 from easeml_db.errors import EasemlError
-from easeml_db.postgres.chores.repeated_chores import LOOK_SECONDS, OwnTurns
+from easeml_db.postgres.chores.repeated_chores import LOOK_SECONDS, RepeatedChore
 from easeml_db.postgres.stores.store_session import StoreSession
 
 RESTS = 4  # times as long as the look took: one that finds nothing takes less than a millisecond
 
 
-class GrownTables(OwnTurns):
+class GrownTables(RepeatedChore):
     """Looks at the tables, once a second."""
 
     def __init__(self, leading: StoreSession) -> None:
@@ -26,6 +26,6 @@ class GrownTables(OwnTurns):
         began = time.monotonic()
         try:
             await (await self._session()).row("analyse_grown")
-        except EasemlError:  # locked rows, no server: the next check begins anew
+        except EasemlError:  # locked rows, no server: the next check tries again
             await self._leave()
         return max(LOOK_SECONDS, RESTS * (time.monotonic() - began))

@@ -1,4 +1,4 @@
-"""Looking after units on a cluster: whether its coordinator answers. How long a unit is silent cannot be told there."""
+"""Watches units on a cluster by whether its coordinator answers: the silence of a unit cannot be measured there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ClusterWatch:
         self._session: psycopg.AsyncConnection[dict[str, Any]] | None = None
 
     async def given_up(self, pids: Mapping[int, int]) -> dict[int, float]:
-        """Return none: who does not answer keeps this waiting, and that is what its caller counts."""
+        """Return no slot: a coordinator that does not answer keeps this call waiting, and the caller measures that."""
         if pids:
             try:
                 if self._session is None or self._session.closed:

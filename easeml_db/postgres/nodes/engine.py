@@ -1,4 +1,4 @@
-"""What code about nodes asks of a kind of server: everything that only this kind knows."""
+"""The contract of a kind of server: everything that only this kind knows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Reading(Protocol):
     tables: Tables
 
     def read(self) -> AbstractAsyncContextManager[None]:
-        """Check that what is read in the block was the tables named, all the while. Raises RowsHeld."""
+        """Check that the tables keep their places while the block reads them. Raises RowsHeld."""
 
 
 class Engine:
@@ -50,7 +50,7 @@ class Engine:
     work: type[NodeWork] = NodeWork  # the session of a packing or a job
 
     def serves(self, content: int | None) -> bool:
-        """Return whether a segment with this content is reached so."""
+        """Return whether this engine reaches a segment with this content."""
         return content is None
 
     def check(self, service: str, facts: Mapping[str, Any]) -> None:
@@ -60,7 +60,7 @@ class Engine:
         """Refuse packings or jobs that the engine cannot do. Raises NotAllowed."""
 
     def install(self, service: str, connection: PlainConnection) -> None:
-        """Install, or update, what units need there."""
+        """Install or update what units need on the server."""
         install_segment(service, connection)
 
     async def connect(

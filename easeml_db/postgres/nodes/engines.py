@@ -25,7 +25,7 @@ ENGINES = {
 
 
 def place_of(name: str) -> ModuleType:
-    """Return what an engine says of its segments."""
+    """Return the rules of an engine for its segments."""
     return import_module(f"{ENGINES[name]}.place")
 
 
@@ -46,7 +46,7 @@ def engine_of(name: str, content: int | None) -> Engine:
 
 
 def check_engine(engine: str | None, service: str | None, content: int | None) -> None:
-    """Refuse what is no segment of an engine, for SQL. Raises InvalidArgument."""
+    """Refuse a service and content that are no segment of an engine, for SQL. Raises InvalidArgument."""
     if engine not in ENGINES:
         *others, last = ENGINES
         got = "NULL" if engine is None else "'{}'".format(engine.replace("'", "''"))

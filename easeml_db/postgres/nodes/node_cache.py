@@ -1,4 +1,4 @@
-"""What the sessions of all slots on a node share: what is fetched from it, what is on its way there, what is garbage.
+"""State shared by the sessions of all slots on a node: transfers from it and to it, and garbage.
 
 States go from node to node through connections of their own, since the sessions of slots are busy: one that sends and
 one that receives, so that two nodes that send to each other never wait for each other. Rows go through a third.
@@ -66,7 +66,7 @@ class NodeCache:
         self._silent_since = None
 
     def silent_seconds(self) -> float:
-        """Return for how long it has been known not to answer."""
+        """Return how long it has not answered."""
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
 
     async def arrived(self, checkpoint_id: int) -> Hop | None:
@@ -74,17 +74,17 @@ class NodeCache:
         task = self._arriving.get(checkpoint_id)
         if task is not None:
             await asyncio.wait([task])
-        found = self._landed.pop(checkpoint_id, None)
-        return replace(found, is_ahead=task is None) if found else None
+        arrival = self._landed.pop(checkpoint_id, None)
+        return replace(arrival, is_ahead=task is None) if arrival else None
 
     async def send(self, target: NodeStore, state: KnownState, lease_number: int) -> int:
         """Copy a state from here to another node; return the number of bytes. Raises NotFound if it is not here."""
-        async with self._heard(), self._sending.taken() as source:
+        async with self._measuring_silence(), self._sending.taken() as source:
             return await bring_state(source, target, state, lease_number)
 
     async def send_here(self, control: Connection, state: KnownState, tenant: str) -> int:
         """Copy a state from here to the control server, in the transaction that its connection is in."""
-        async with self._heard(), self._sending.taken() as source:
+        async with self._measuring_silence(), self._sending.taken() as source:
             return await fetch_state(source, control, state, tenant)
 
     def push(self, target: NodeCache, state: KnownState, lease_number: int) -> None:
@@ -115,7 +115,7 @@ class NodeCache:
         self._landed[checkpoint_id] = Hop(*places, n_bytes, seconds, is_ahead=True)
 
     @asynccontextmanager
-    async def _heard(self) -> AsyncIterator[None]:
+    async def _measuring_silence(self) -> AsyncIterator[None]:
         """Note since when it does not answer."""
         try:
             yield
@@ -143,8 +143,8 @@ class NodeCache:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for each in (self._sending, self._receiving, self.rows):
-            await each.close()
+        for queue in (self._sending, self._receiving, self.rows):
+            await queue.close()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = background.begin(work)
@@ -168,8 +168,8 @@ class NodeCache:
         async with self._receiving.taken() as node, await connect(self._dsn, "easeml garbage") as control:
             listed = await node.states(lease_number)
             in_use = self.in_use.numbers()
-            known = await _numbers(control, POINTED, list(listed))
-            garbage = list(listed - known - in_use)
+            pointed = await _numbers(control, POINTED, list(listed))
+            garbage = list(listed - pointed - in_use)
             if garbage or is_full:
                 await node.collect(garbage, lease_number)
             datasets = await node.datasets()

@@ -37,7 +37,7 @@ class NodeConnection:
                 raise
 
     async def _connected(self) -> NodeStore:
-        """Connect; whatever is in the way is nothing that a unit can be blamed for."""
+        """Connect. Every error is one that no unit is to blame for."""
         try:
             return await connect_to(self._node, f"easeml {self._what}", SETTINGS)
         except EasemlError as error:

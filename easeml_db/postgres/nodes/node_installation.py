@@ -1,4 +1,4 @@
-"""What has to be true of a server before easeml_segment is installed there, and how an older one is updated."""
+"""Checks a server before easeml_segment is installed there, and updates an older version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from easeml_db.postgres.versions import update_extension
 
 Connection = psycopg.Connection[dict[str, Any]]
 # A node of a Citus cluster keeps our extensions to itself; other servers ignore this setting.
-OWN_DDL = "SELECT set_config('citus.enable_ddl_propagation', 'off', false)"
+LOCAL_DDL = "SELECT set_config('citus.enable_ddl_propagation', 'off', false)"
 ROLE = "SELECT rolname::text AS name, rolsuper AS is_superuser FROM pg_catalog.pg_roles WHERE rolname = %s"
 
 
@@ -20,10 +20,10 @@ def check_installer(service: str, connection: Connection, grant: str | None) -> 
 
     Raises NotAllowed, NotFound.
     """
-    (own,) = connection.execute(ROLE, [connection.info.user]).fetchall()
-    if not own["is_superuser"]:
+    (role,) = connection.execute(ROLE, [connection.info.user]).fetchall()
+    if not role["is_superuser"]:
         raise NotAllowed(
-            f"service {service}: its role {own['name']} is no superuser there",
+            f"service {service}: its role {role['name']} is no superuser there",
             hint="Install through another service, whose role is one; --grant names the role of this one.",
         )
     if grant is not None and not connection.execute(ROLE, [grant]).fetchall():
@@ -35,7 +35,7 @@ def check_installer(service: str, connection: Connection, grant: str | None) -> 
 
 def install_segment(service: str, connection: Connection) -> None:
     """Create the extension of a node, or bring it to this version. Raises VersionMismatch."""
-    connection.execute(OWN_DDL)
+    connection.execute(LOCAL_DDL)
     connection.execute("CREATE EXTENSION IF NOT EXISTS easeml_segment CASCADE")
     update_segment(service, connection)
 

@@ -20,7 +20,7 @@ Fields = dict[str, Any]
 
 def parts_of(order: Fields, opened: Fields) -> list[Part]:
     """Return the parts whose rows a unit reads."""
-    numbers = [each["partition_number"] for each in _members(order)]
+    numbers = [member["partition_number"] for member in _members(order)]
     return [
         Part(opened["dataset_id"], split, number) for split in splits_of(order["kind"], opened) for number in numbers
     ]
@@ -42,7 +42,7 @@ def splits_of(kind: str, opened: Fields) -> tuple[str, ...]:
 def mates_of(opened: Fields) -> list[KnownState]:
     """Return the states of which an ensemble is made, by a unit that makes one. They are on the control server."""
     candidates = [] if opened["composition"] is None else opened["composition"]["candidates"]
-    return [KnownState(*(each[name] for name in OF_STATE)) for each in candidates]
+    return [KnownState(*(candidate[name] for name in OF_STATE)) for candidate in candidates]
 
 
 def later(opened: Fields, seconds: float) -> Fields:
@@ -59,11 +59,11 @@ def ends_epoch(order: Fields, opened: Fields) -> bool:
     return is_last
 
 
-def recorded_order(order: Fields, told: Fields) -> str:
+def recorded_order(order: Fields, result: Fields) -> str:
     """Return the order as it is recorded. Raises SlotLost if a node reports other partitions than it was given."""
     if "gang" not in order:
         return json.dumps(order)
-    members, parts = _members(order), told.pop("parts", None)
+    members, parts = _members(order), result.pop("parts", None)
     if not isinstance(parts, list) or len(parts) != len(members):
         raise SlotLost(f"the node told of another round than one over {len(members)} partitions")
     others = [{**member, **_facts(part)} for member, part in zip(members, parts, strict=True)][1:]

@@ -35,23 +35,23 @@ class RowCopy:
 
 
 async def note_copy(control: Connection, unit: str, copy: RowCopy) -> None:
-    """Record rows that went to a node because a unit needed them; of the unit its trial is read."""
-    told = asdict(copy)
-    await control.execute(NOTE, [unit, json.dumps({**told.pop("part"), **told})])
+    """Record rows that went to a node because a unit needed them; `unit` is JSON with its trial."""
+    record = asdict(copy)
+    await control.execute(NOTE, [unit, json.dumps({**record.pop("part"), **record})])
 
 
 class NodeRows:
-    """What is known of the rows on a node."""
+    """The rows on a node, as far as this process knows."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self._known: set[Part] = set()
+        self._here: set[Part] = set()
         self._bringing = asyncio.Lock()  # of two units that need the same rows, one brings them
         self._sending = NodeConnection(node, "rows out")
 
     def opened(self) -> None:
         """Note that a session was opened, because the server that answers may have been set up anew since."""
-        self._known.clear()
+        self._here.clear()
 
     async def need(
         self, control: Connection, session: NodeStore, part: Part, home: Callable[[int], Awaitable[NodeRows]]
@@ -60,13 +60,13 @@ class NodeRows:
         here. `home` returns the node of a segment. Raises RowsHeld while that node does not answer, TrialFailed if it
         has lost the rows.
         """
-        if part in self._known:
+        if part in self._here:
             return None
         async with self._bringing:
-            if part in self._known:
+            if part in self._here:
                 return None
             copy = await self._bring(control, session, part, home)
-            self._known.add(part)
+            self._here.add(part)
             return copy
 
     async def _bring(

@@ -67,8 +67,8 @@ class _Unit(NamedTuple):
     hop: str | None
 
 
-def _known(unit: dict[str, Any], state: dict[str, Any]) -> KnownState:
-    """Return a state of a unit's trial as it has to be."""
+def _needed(unit: dict[str, Any], state: dict[str, Any]) -> KnownState:
+    """Return the state of a unit's trial that the node must have."""
     return KnownState(state["checkpoint_id"], unit["trial_id"], state["n_bytes"], state["sha256"])
 
 
@@ -116,11 +116,11 @@ class NodeUnitSession:
         except psycopg.Error as error:
             if is_replaced(error):
                 await self.close()  # the next session looks at the node again
-            found = unit_error(error)
-            if isinstance(found, OutOfSpace):
+            problem = unit_error(error)
+            if isinstance(problem, OutOfSpace):
                 self._cache.make_room(json.loads(text)["lease_number"])
-            raise found from error
-        except ServerUnavailable as error:  # in the midst of a transfer: the unit is blameless, and runs again
+            raise problem from error
+        except ServerUnavailable as error:  # in a transfer: the unit is blameless, and runs again
             raise SlotLost(str(error)) from error
 
     async def cancel(self) -> None:
@@ -155,8 +155,8 @@ class NodeUnitSession:
             except SlotLost:
                 raise
             except EasemlError as error:
-                told = {"message": error.message, "detail": error.detail, "hint": error.hint}
-                failures[str(unit["trial_id"])] = {"sqlstate": error.sqlstate, **told}
+                message = {"message": error.message, "detail": error.detail, "hint": error.hint}
+                failures[str(unit["trial_id"])] = {"sqlstate": error.sqlstate, **message}
         return {"pruned_bytes": n_bytes, "failures": failures}
 
     async def _unit(self, procedure: str, text: str) -> Result:
@@ -166,12 +166,12 @@ class NodeUnitSession:
             hop = await self._prepare(order, text, opened)
             came = None if hop is None else json.dumps(asdict(hop))
             self._check_cancelled()
-            told = await self._told(procedure, text, later(opened, time.monotonic() - began))
+            result = await self._result_of(procedure, text, later(opened, time.monotonic() - began))
             self._check_cancelled()
-            unit = _Unit(order, recorded_order(order, told), came)
-            return await self._record(procedure, unit, opened, told)
+            unit = _Unit(order, recorded_order(order, result), came)
+            return await self._record(procedure, unit, opened, result)
 
-    async def _told(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
+    async def _result_of(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
         """Carry out the unit there. States with unexpected content count as lost on that node."""
         try:
             return await self._called(procedure, text, opened)
@@ -186,11 +186,11 @@ class NodeUnitSession:
 
     async def _called(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
         statement = f"CALL easeml_segment.{WORK[procedure]}(%s::jsonb, %s::jsonb, NULL)"
-        told: dict[str, Any] = (await self._one(self._remote, statement, text, json.dumps(opened)))["result"]
-        return told
+        result: dict[str, Any] = (await self._one(self._remote, statement, text, json.dumps(opened)))["result"]
+        return result
 
     def _check_cancelled(self) -> None:
-        """Raise SlotLost where a cancel has come between two statements."""
+        """Raise SlotLost if a cancel came between two statements."""
         if self._is_cancelled:
             raise SlotLost("the unit was cancelled")
 
@@ -211,59 +211,59 @@ class NodeUnitSession:
         if state is None:
             return None
         landed = await self._cache.arrived(state["checkpoint_id"])
-        known = _known(unit, state)
-        if await has_state(self._store, known):
+        needed = _needed(unit, state)
+        if await has_state(self._store, needed):
             return landed
-        return await self._fetch(unit, text, state, known)
+        return await self._fetch(unit, text, state, needed)
 
     async def _rows_of(self, segment_id: int) -> NodeRows:
         return (await self._find_cache(self._control, segment_id)).rows
 
-    async def _fetch(self, unit: dict[str, Any], text: str, state: dict[str, Any], known: KnownState) -> Hop | None:
+    async def _fetch(self, unit: dict[str, Any], text: str, state: dict[str, Any], needed: KnownState) -> Hop | None:
         """Bring a state that is not on the node; return how it came, or None if it arrived by itself meanwhile."""
         lease_number, began = unit["lease_number"], time.monotonic()
-        found: list[tuple[int, int]] = []
+        sources: list[tuple[int, int]] = []
 
         async def bring(cache: NodeCache) -> None:
             if cache is self._cache:
                 raise NotFound("it was looked for there")
-            n_bytes = await cache.send(self._store, known, lease_number)
-            if not await has_state(self._store, known):
+            n_bytes = await cache.send(self._store, needed, lease_number)
+            if not await has_state(self._store, needed):
                 raise NotFound("it has another one under that number")
-            found.append((cache.node.segment_id, n_bytes))
+            sources.append((cache.node.segment_id, n_bytes))
 
         if state["is_elsewhere"]:
             await found_on_a_node(self._control, text, self._caches, state["segments"], bring)
         else:
             source = ControlSource(self._control)
-            found.append((HERE, await bring_state(source, self._store, known, lease_number)))
-        ((segment_id, n_bytes),) = found
+            sources.append((HERE, await bring_state(source, self._store, needed, lease_number)))
+        ((segment_id, n_bytes),) = sources
         if not n_bytes:
             return None
         return Hop(segment_id, self._cache.node.segment_id, n_bytes, time.monotonic() - began, is_ahead=False)
 
     # After
 
-    async def _record(self, procedure: str, unit: _Unit, opened: dict[str, Any], told: dict[str, Any]) -> Result:
+    async def _record(self, procedure: str, unit: _Unit, opened: dict[str, Any], result: dict[str, Any]) -> Result:
         text = unit.text
         if procedure == "pilot_unit":
-            await self._one(self._control, RECORD_PILOT, text, told["train_seconds"], told["evaluate_seconds"])
-            return told
+            await self._one(self._control, RECORD_PILOT, text, result["train_seconds"], result["evaluate_seconds"])
+            return result
         if procedure in EVALUATING:
-            values = (text, json.dumps(opened), json.dumps(told), text, text, unit.hop)
+            values = (text, json.dumps(opened), json.dumps(result), text, text, unit.hop)
             row = await self._one(self._control, RECORD_EVALUATION, *values)
             recorded, state = {**row["recorded"], "segments": row["segments"]}, opened["state"]
         else:
-            recorded = await self._record_training(unit, opened, told)
-            state = {**told, "checkpoint_id": opened["new_checkpoint_id"]}
+            recorded = await self._record_training(unit, opened, result)
+            state = {**result, "checkpoint_id": opened["new_checkpoint_id"]}
         self._push(unit.order, state, recorded["segments"])
         return {**recorded, "pruned_bytes": recorded["pruned_bytes"] or 0}
 
-    async def _record_training(self, unit: _Unit, opened: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    async def _record_training(self, unit: _Unit, opened: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         order, text, hop = unit
         # The number is the one that was ordered, whatever the node says.
-        state = _known(order, {**told, "checkpoint_id": opened["new_checkpoint_id"]})
-        said = json.dumps({**told, "checkpoint_id": state.checkpoint_id})
+        state = _needed(order, {**result, "checkpoint_id": opened["new_checkpoint_id"]})
+        said = json.dumps({**result, "checkpoint_id": state.checkpoint_id})
         segment_id, started_at = self._cache.node.segment_id, opened["started_at"]
         if not ends_epoch(order, opened):
             return await self._one(self._control, RECORD_TRAINING, text, hop, text, started_at, said, segment_id)
@@ -274,7 +274,7 @@ class NodeUnitSession:
             return await self._one(self._control, RECORD_TRAINING, text, hop, text, started_at, said, None)
 
     async def _keep_here(self, state: KnownState, tenant: str) -> None:
-        """Copy a new state to the control server. Raises SlotLost where the node sends other bytes than it said."""
+        """Copy a new state to the control server. Raises SlotLost if the node sends other bytes than it reported."""
         try:
             n_bytes = await fetch_state(self._store, self._control, state, tenant)
         except CorruptCheckpoint as error:
@@ -282,16 +282,15 @@ class NodeUnitSession:
         if not n_bytes:
             raise SlotLost(f"checkpoint {state.checkpoint_id} is not on the node that made it")
 
-    def _push(self, unit: dict[str, Any], state: dict[str, Any], wanted: list[int]) -> None:
+    def _push(self, unit: dict[str, Any], state: dict[str, Any], segment_ids: list[int]) -> None:
         """Send the state ahead to the trial's next node, and to nodes that keep copies."""
-        lease_number, known = unit["lease_number"], _known(unit, state)
+        lease_number, needed = unit["lease_number"], _needed(unit, state)
         self._cache.recorded(lease_number)
-        for target in (self._caches.get(segment_id) for segment_id in wanted):
+        for target in (self._caches.get(segment_id) for segment_id in segment_ids):
             if target is not None and target is not self._cache:
-                self._cache.push(target, known, lease_number)
+                self._cache.push(target, needed, lease_number)
 
     @staticmethod
     async def _one(connection: Connection, statement: str, *values: object) -> dict[str, Any]:
         """Return the only row of a statement."""
-        row = await (await connection.execute(statement.encode(), list(values))).fetchone()
-        return row or {}
+        return await (await connection.execute(statement.encode(), list(values))).fetchone() or {}

@@ -89,10 +89,10 @@ class NodeStore(Source, Protocol):
         """Return whether the rows of a part are here."""
 
     async def begin_dataset(self, dataset_id: int, encoder: str) -> None:
-        """Note the encoder of a dataset, which may be noted already."""
+        """Record the encoder of a dataset, unless it is recorded already."""
 
     async def begin_part(self, part: Part, encoder: str) -> bool:
-        """Note, in a transaction, that the rows of a part are here; return False where they are already."""
+        """Record, in a transaction, that the rows of a part are here; return False if they are already."""
 
     def arriving_blocks(self, blocks: sql.Composable) -> Arrival:
         """Return how blocks come here, of which a source has this query."""

@@ -1,6 +1,6 @@
-"""The session of a packing or a job on one node, and what a node says in words of ours.
+"""The session of a packing or a job on one node, whose errors become errors of the project.
 
-An engine may have a kind of its own: whoever works with it does not know.
+An engine may bring a subclass, which callers need not know.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from easeml_db.postgres.nodes.node_store import NodeStore
 from easeml_db.postgres.nodes.nodes import Node, connect_to, node_error, unreachable
 
 T = TypeVar("T")
-Told = dict[str, Any]
+Fields = dict[str, Any]
 Columns = Mapping[str, str]
 """Names of columns and their types, as SQL writes both."""
 SETTINGS = {
@@ -43,42 +43,42 @@ STEP = "SELECT easeml_segment.pack_on_node(%s, %s::jsonb) AS found"
 SILENCE_SECONDS, LOOK_SECONDS = 20.0, 10.0
 READING = "On that server, GRANT the tenant's role TO the role that the service names, or SELECT on the table."
 PASSING = (ServerUnavailable, RowsHeld, OutOfSpace, SlotLost)
-"""What is over some day: the packing is tried again."""
+"""Errors that pass: the request is retried."""
 
 
 class NodeWork:
-    """A session on a node for one packing or job; its errors say which segment it is."""
+    """A session on a node for one packing or job; its errors name the segment."""
 
     def __init__(self, node: Node, store: NodeStore) -> None:
         self.node, self.store, self.connection = node, store, store.connection
         self.lock = asyncio.Lock()
 
-    async def step(self, name: str, told: Told) -> Told:
-        """Do a step of packing there; return what it found."""
-        (row,) = await self.execute(STEP, name, json.dumps(told))
+    async def step(self, name: str, request: Fields) -> Fields:
+        """Do a step of packing on the node; return its answer."""
+        (row,) = await self.execute(STEP, name, json.dumps(request))
         return {**row["found"], "segment": self.node.segment_name}
 
     async def execute(self, statement: str, *values: object) -> list[dict[str, Any]]:
-        """Execute a statement there; return its rows. Raises ServerUnavailable where the node answers nobody."""
-        async with told_by(self.node):
+        """Execute a statement on the node; return its rows. Raises ServerUnavailable if the node answers nobody."""
+        async with segment_errors(self.node):
             return await self._watched(asyncio.ensure_future(self._rows(statement, values)))
 
-    async def asked(self, statement: str, *values: object) -> Told:
-        """Return the one value of a statement, `found`. An error that comes as a value is raised."""
+    async def asked(self, statement: str, *values: object) -> Fields:
+        """Return the one value of a statement, `found`; an error that comes as a value is raised."""
         (row,) = await self.execute(statement, *values)
-        found: Told = row["found"]
-        if "failure" in found:
-            raise named(self.node, _told_error(found["failure"]))
-        return found
+        answer: Fields = row["found"]
+        if "failure" in answer:
+            raise named(self.node, _reported_error(answer["failure"]))
+        return answer
 
-    async def unit(self, work: str, order: str, context: str) -> Told:
-        """Do a unit there, which commits; return what it told."""
+    async def unit(self, work: str, order: str, context: str) -> Fields:
+        """Do a unit on the node, which commits; return its result."""
         (row,) = await self.execute(f"CALL easeml_segment.{work}(%s::jsonb, %s::jsonb, NULL)", order, context)
-        told: Told = row["result"]
-        return told
+        result: Fields = row["result"]
+        return result
 
     def read(self, query: sql.Composable, columns: Columns) -> sql.Composable:
-        """Return what a COPY asks for what a query returns there. `columns`: their names and types."""
+        """Return the COPY statement's query for the rows of a query on the node. `columns`: their names and types."""
         return query
 
     async def set_up(self, settings: Mapping[str, str]) -> None:
@@ -89,7 +89,7 @@ class NodeWork:
         return await cursor.fetchall() if cursor.description else []
 
     async def _watched(self, work: asyncio.Future[T]) -> T:
-        """Wait for however long it takes, as long as the node answers others: one that is stopped keeps connections."""
+        """Wait without limit while the node answers other sessions: a stopped node keeps its connections open."""
         try:
             while not (await asyncio.wait([work], timeout=SILENCE_SECONDS))[0]:
                 await self._look()
@@ -100,7 +100,6 @@ class NodeWork:
         return work.result()
 
     async def _look(self) -> None:
-        """Open another session there for a moment. Raises ServerUnavailable."""
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._visit()
@@ -108,58 +107,57 @@ class NodeWork:
             raise unreachable(self.node.service) from error
 
     async def _visit(self) -> None:
-        """Open another session there for a moment."""
+        """Open another session on the node for a moment."""
         await (await connect_to(self.node, "easeml looks", {})).connection.close()
 
 
 @asynccontextmanager
-async def told_by(node: Node) -> AsyncIterator[None]:
-    """Turn what a node says into an error of the project's that names its segment."""
+async def segment_errors(node: Node) -> AsyncIterator[None]:
+    """Raise errors of a node as errors of the project that name its segment."""
     try:
         yield
     except psycopg.Error as error:
-        raise named(node, _found(node, error)) from error
+        raise named(node, _error_of(node, error)) from error
 
 
-def named(node: Node, found: EasemlError) -> EasemlError:
-    """Return an error whose message says which segment it is of."""
-    message = f"segment {node.segment_name}: {found.message}"
-    return type(found)(message, detail=found.detail, hint=found.hint)
+def named(node: Node, error: EasemlError) -> EasemlError:
+    """Return an error whose message names the segment."""
+    message = f"segment {node.segment_name}: {error.message}"
+    return type(error)(message, detail=error.detail, hint=error.hint)
 
 
-def _told_error(failure: Told) -> EasemlError:
-    """Return an error that a node has told of as a value."""
+def _reported_error(failure: Fields) -> EasemlError:
+    """Return the error that a node has reported as a value."""
     error = from_sqlstate(*(failure[name] for name in ("sqlstate", "message", "detail", "hint")))
-    return (
-        NotAllowed(f"the service may not read there ({error})", hint=READING)
-        if failure["sqlstate"] == "42501"
-        else error
-    )
+    is_forbidden = failure["sqlstate"] == "42501"
+    return NotAllowed(f"the service may not read there ({error})", hint=READING) if is_forbidden else error
 
 
-def _found(node: Node, error: psycopg.Error) -> EasemlError:
+def _error_of(node: Node, error: psycopg.Error) -> EasemlError:
     if error.sqlstate == "42501" and "easeml_segment" not in str(error):
         return NotAllowed(f"the service may not read there ({server_error(error).message})", hint=READING)
     if error.sqlstate is not None and error.sqlstate.startswith("ML"):
         return server_error(error)
-    found = unit_error(error)
-    if isinstance(found, PASSING):
-        return found
-    return node_error(node.service, error) if error.sqlstate == "42501" else InvalidData(found.message)
+    problem = unit_error(error)
+    if isinstance(problem, PASSING):
+        return problem
+    return node_error(node.service, error) if error.sqlstate == "42501" else InvalidData(problem.message)
 
 
 async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Wait for all, then raise the first error of them: nothing goes on behind the back of whoever closes."""
+    """Wait for all, then raise the first error: nothing still runs when the caller closes its sessions."""
     done = await asyncio.gather(*work, return_exceptions=True)
-    for each in done:
-        if isinstance(each, BaseException):
-            raise each
-    return [each for each in done if not isinstance(each, BaseException)]
+    for result in done:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in done if not isinstance(result, BaseException)]
 
 
-async def on_all(works: Mapping[str, NodeWork], name: str, told: Told, own: Callable[[str], Told]) -> list[Told]:
-    """Do a step on all nodes side by side; `own` adds what only one of them is told."""
-    return await all_of(work.step(name, {**told, **own(segment)}) for segment, work in works.items())
+async def on_all(
+    works: Mapping[str, NodeWork], name: str, sent: Fields, extra: Callable[[str], Fields]
+) -> list[Fields]:
+    """Do a step on all nodes at once. `sent` goes to all; `extra` returns the rest for one of them."""
+    return await all_of(work.step(name, {**sent, **extra(segment)}) for segment, work in works.items())
 
 
 async def open_work(node: Node, what: str = "packing") -> NodeWork:
@@ -181,12 +179,12 @@ async def check_fit(work: NodeWork) -> None:
     """Refuse a node with another version of the extension, or one that serves another segment. Raises VersionMismatch,
     InvalidData.
     """
-    (found,) = await work.execute(VERSION)
-    if found["version"] != __version__:
+    (extension,) = await work.execute(VERSION)
+    if extension["version"] != __version__:
         raise VersionMismatch(
-            f"segment {work.node.segment_name}: its extension is {found['version']}, this package is {__version__}"
+            f"segment {work.node.segment_name}: its extension is {extension['version']}, this package is {__version__}"
         )
-    async with told_by(work.node):
+    async with segment_errors(work.node):
         await work.store.hold(work.node.token)
 
 

@@ -50,12 +50,12 @@ class Node:
 
     @property
     def kind(self) -> Engine:
-        """Everything that only its kind of server knows."""
+        """The engine of its kind of server."""
         return engine_of(self.engine, self.content)
 
 
 def node_dsn(service: str) -> str:
-    """Return the connection string of a service; a server that is cut off is found out, whatever the service says."""
+    """Return the connection string of a service, with keepalives that detect a server that is cut off."""
     return make_conninfo(service=service, **PATIENCE)
 
 
@@ -63,8 +63,8 @@ def check_facts(service: str, facts: Mapping[str, Any], engine: Engine) -> None:
     """Refuse a node of another version, one whose Python lacks packages that units need, and one that is not of its
     engine. Raises VersionMismatch, NotReady.
     """
-    found = {"extension easeml_segment": facts["extension"], "package easeml_plpy": facts["package"]}
-    for name, version in found.items():
+    versions = {"extension easeml_segment": facts["extension"], "package easeml_plpy": facts["package"]}
+    for name, version in versions.items():
         if version != __version__:
             raise VersionMismatch(
                 f"service {service}: its {name} is {version}, this package is {__version__}",
@@ -120,18 +120,18 @@ def unreachable(service: str, text: str | None = None) -> ServerUnavailable:
 
 def look_at(node: Node) -> Facts:
     """Return the facts that a node reports. Raises the reason if it cannot be used."""
-    facts = asyncio.run(_asked(node, lambda store: store.facts()))
+    facts = asyncio.run(_answer(node, lambda store: store.facts()))
     check_facts(node.service, facts, node.kind)
     return facts
 
 
 def hold(node: Node) -> None:
     """Make the node serve this segment and no other. Raises NotAllowed if it serves another."""
-    asyncio.run(_asked(node, lambda store: store.hold(node.token)))
+    asyncio.run(_answer(node, lambda store: store.hold(node.token)))
 
 
-async def _asked(node: Node, ask: Callable[[NodeStore], Awaitable[T]]) -> T:
-    """Open a session about a node for a moment; its errors come out as the project's."""
+async def _answer(node: Node, ask: Callable[[NodeStore], Awaitable[T]]) -> T:
+    """Open a session about a node for a block; raise its errors as the project's."""
     try:
         store = await connect_to(node, "easeml segments", {})
         try:
@@ -144,14 +144,14 @@ async def _asked(node: Node, ask: Callable[[NodeStore], Awaitable[T]]) -> T:
 
 @contextmanager
 def visited(service: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
-    """Open a connection to a node for a moment; its errors come out as the project's."""
+    """Open a connection to a node for a block; raise its errors as the project's."""
     try:
         with connect_now(node_dsn(service), "easeml segment") as connection:
             yield connection
     except psycopg.Error as error:
         raise node_error(service, error) from error
     except ServerUnavailable as error:
-        raise _of_connecting(service, error) from error
+        raise _connection_failure(service, error) from error
 
 
 def execute_script(service: str, script: bytes) -> None:
@@ -168,10 +168,10 @@ async def connect_to(node: Node, application_name: str, settings: Mapping[str, s
     try:
         return await node.kind.connect(node_dsn(node.service), node.content, application_name, settings)
     except ServerUnavailable as error:
-        raise _of_connecting(node.service, error) from error
+        raise _connection_failure(node.service, error) from error
 
 
-def _of_connecting(service: str, error: ServerUnavailable) -> EasemlError:
-    """Return the error of a connection that did not come about."""
+def _connection_failure(service: str, error: ServerUnavailable) -> EasemlError:
+    """Return the error of a connection that failed."""
     cause = error.__cause__
     return node_error(service, cause) if isinstance(cause, psycopg.Error) else unreachable(service)

@@ -23,7 +23,7 @@ class PartData:
 
 
 async def read_data(control: Connection, part: Part) -> PartData:
-    """Return what is known of the rows of a part. Raises NotFound."""
+    """Return the encoder and the home of a part. Raises NotFound."""
     cursor = await control.execute(DATA, [part.dataset_id, part.partition_number])
     row = await cursor.fetchone()
     if row is None:

@@ -51,7 +51,7 @@ async def copying(copy: AbstractAsyncContextManager[psycopg.AsyncCopy]) -> Async
 
 
 async def _next_pieces(rows: psycopg.AsyncCopy) -> bytes:
-    """Return what comes next, or nothing at the end. Raises ServerUnavailable."""
+    """Return the next piece, empty at the end. Raises ServerUnavailable."""
     pieces: list[Any] = []
     n_bytes = 0
     loop = asyncio.get_running_loop()

@@ -149,11 +149,11 @@ class SegmentStore(ControlSource):
         return bool(await soon(self._rows(HAS_PART, part.dataset_id, part.split, part.partition_number)))
 
     async def begin_dataset(self, dataset_id: int, encoder: str) -> None:
-        """Note the encoder of a dataset, which may be noted already."""
+        """Record the encoder of a dataset, unless it is recorded already."""
         await self._rows(NEW_DATASET, dataset_id, encoder)
 
     async def begin_part(self, part: Part, encoder: str) -> bool:
-        """Note that the rows of a part are here; return False where they are already."""
+        """Record that the rows of a part are here; return False if they are already."""
         await self.begin_dataset(part.dataset_id, encoder)
         return bool(await self._rows(NEW_PARTITION, part.dataset_id, part.split, part.partition_number))
 
@@ -175,7 +175,7 @@ class SegmentStore(ControlSource):
 
     async def begin_state(self, state: KnownState, lease_number: int) -> bool:
         """Begin a transaction, and the row of a state; return False if there is one already."""
-        # In one message: each that a hop waits for is a good part of what a small state takes.
+        # One message instead of two: with small states, the wait for each is a good part of a hop.
         statement = sql.SQL("BEGIN; {}").format(self._new_state(state, lease_number))
         begun = await soon(self._connection.execute(statement))
         begun.nextset()

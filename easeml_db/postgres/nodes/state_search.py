@@ -34,7 +34,7 @@ async def found_on_a_node(
     not answer may come back, StaleLease once the trial is rewound.
     """
     silent: list[NodeCache] = []
-    for segment_id in [*segments, *(each for each in caches if each not in segments)]:
+    for segment_id in [*segments, *(number for number in caches if number not in segments)]:
         cache = caches.get(segment_id)
         if cache is None:
             continue
@@ -75,11 +75,11 @@ class FetchingSession(SlotSession):
         if row is None:
             return
 
-        known = KnownState(row["checkpoint_id"], row["trial_id"], row["n_bytes"], row["sha256"])
+        known_state = KnownState(row["checkpoint_id"], row["trial_id"], row["n_bytes"], row["sha256"])
 
         async def bring(cache: NodeCache) -> None:
             async with self._connection.transaction():
-                if not await cache.send_here(self._connection, known, row["tenant"]):
+                if not await cache.send_here(self._connection, known_state, row["tenant"]):
                     raise NotFound("it is not there")
 
         await found_on_a_node(self._connection, json.dumps(unit), self.caches, row["segments"], bring)

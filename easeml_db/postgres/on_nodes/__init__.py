@@ -1,1 +1,1 @@
-"""Datasets whose rows lie on nodes: the coordinator has the nodes pack them, one step after another."""
+"""Requests about rows on nodes: the coordinator lets the nodes do them, step by step."""

@@ -1,7 +1,7 @@
-"""Which inputs a trial needs, or what those of a row add to its answer, found where its held-out rows lie.
+"""Importance of a trial's inputs, or the contributions of a row's inputs to its answer, on the nodes of held-out rows.
 
-Rows that may travel come together on one node, so the numbers are those of one server. Others are permuted, or mixed
-with the row, within their nodes, and what comes here is a mean over the nodes. No input comes here.
+Rows that may travel are gathered on one node, so the numbers are those of one server. Other rows are permuted, or mixed
+with the row, within their nodes, and the result is a mean over the nodes. No input leaves the nodes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from easeml_db.errors import InvalidArgument, NotReady
 from easeml_db.postgres.nodes.node_store import Connection
-from easeml_db.postgres.nodes.node_works import NodeWork, Told, all_of
+from easeml_db.postgres.nodes.node_works import Fields, NodeWork, all_of
 from easeml_db.postgres.on_nodes.gathering import gather, homes_of
 
 EXPLAIN = "SELECT easeml_segment.explain_on_node(%s::jsonb) AS found"
@@ -22,7 +22,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class _Subject(NamedTuple):
-    """What is drawn, of how many rows of a node at least; which numbers are averaged, and what ranks them."""
+    """The option that says how much to draw, the least rows of a node, the columns to average, and their rank."""
 
     drawn: str
     least_rows: int
@@ -31,53 +31,49 @@ class _Subject(NamedTuple):
     rank: Callable[[float], float]
 
 
-def _by_size(value: float) -> float:
-    return -abs(value)
-
-
 # Shapley values are linear in what is answered: those against the rows of all nodes are means of those against the rows
 # of each.
 SUBJECTS = {
     "explain": _Subject("n_rows", 2, "importance", "standard_deviation", operator.neg),
-    "explain_row": _Subject("n_orders", 1, "contribution", "standard_error", _by_size),
+    "explain_row": _Subject("n_orders", 1, "contribution", "standard_error", lambda value: -abs(value)),
 }
 VALIDATION = "validation"  # the rows that a row is mixed with
 LEAST_DRAWN = 2
 
 
-async def explained(control: Connection, told: Told, sent: Told, works: Mapping[str, NodeWork]) -> Told:
+async def explained(control: Connection, job: Fields, sent: Fields, works: Mapping[str, NodeWork]) -> Fields:
     """Return {"rows", "checkpoint_id"}: what easeml.explain or easeml.explain_row returns, and for which state.
 
     `sent` goes to the nodes.
     """
-    homes = homes_of(told, works)
-    if told["shuffle"] == "within" and len(works) > 1:
-        rows = await _by_node(told, sent, works)
+    homes = homes_of(job, works)
+    if job["shuffle"] == "within" and len(works) > 1:
+        rows = await _by_node(job, sent, works)
     else:
-        chosen = await gather(control, told, homes, _split(told))
-        rows = await _rows(chosen, told, sent)
-    return {"rows": rows, "checkpoint_id": told["checkpoint_id"]}
+        chosen = await gather(control, job, homes, _split(job))
+        rows = await _rows(chosen, job, sent)
+    return {"rows": rows, "checkpoint_id": job["checkpoint_id"]}
 
 
-def _split(told: Told) -> str:
-    return str(told["options"].get("split", VALIDATION))
+def _split(job: Fields) -> str:
+    return str(job["options"].get("split", VALIDATION))
 
 
-async def _by_node(told: Told, sent: Told, works: Mapping[str, NodeWork]) -> Rows:
-    n_rows = {name: int(told["n_held_out"][name]) for name in works}
-    least = SUBJECTS[told["subject"]].least_rows
+async def _by_node(job: Fields, sent: Fields, works: Mapping[str, NodeWork]) -> Rows:
+    n_rows = {name: int(job["n_held_out"][name]) for name in works}
+    least = SUBJECTS[job["subject"]].least_rows
     asked = [name for name in works if n_rows[name] >= least]
     if not asked:
-        raise NotReady(f"no node has {least} {_split(told)} rows of dataset {told['dataset']!r}")
+        raise NotReady(f"no node has {least} {_split(job)} rows of dataset {job['dataset']!r}")
     total = sum(n_rows[name] for name in asked)
     shares = [n_rows[name] / total for name in asked]
-    own = [part_of(sent, share, place) for place, share in enumerate(shares)]
-    found = await all_of(_rows(works[name], told, part) for name, part in zip(asked, own, strict=True))
-    return mean_rows(told["subject"], found, shares)
+    parts = [part_of(sent, share, place) for place, share in enumerate(shares)]
+    by_node = await all_of(_rows(works[name], job, part) for name, part in zip(asked, parts, strict=True))
+    return mean_rows(job["subject"], by_node, shares)
 
 
-def part_of(sent: Told, share: float, place: int) -> Told:
-    """Return what one of several nodes is told: to draw by itself, as much of what was asked for as it has of all."""
+def part_of(sent: Fields, share: float, place: int) -> Fields:
+    """Return the request to one of several nodes: it draws its share of what was asked for, with a seed of its own."""
     options = dict(sent["options"])
     drawn = SUBJECTS[sent["subject"]].drawn
     if options[drawn] is not None:
@@ -87,35 +83,35 @@ def part_of(sent: Told, share: float, place: int) -> Told:
     return {**sent, "options": options}
 
 
-async def _rows(work: NodeWork, told: Told, sent: Told) -> Rows:
-    limit = told["limits"][work.node.segment_name]
-    (found,) = await work.execute(EXPLAIN, json.dumps({**sent, "limit": limit}))
-    rows: Rows = found["found"]["rows"]
+async def _rows(work: NodeWork, job: Fields, sent: Fields) -> Rows:
+    limit = job["limits"][work.node.segment_name]
+    (answer,) = await work.execute(EXPLAIN, json.dumps({**sent, "limit": limit}))
+    rows: Rows = answer["found"]["rows"]
     return rows
 
 
-def mean_rows(subject: str, found: Sequence[Rows], shares: Sequence[float]) -> Rows:
-    """Return means of what nodes have found, the most important input first. `shares` add up to 1.
+def mean_rows(subject: str, by_node: Sequence[Rows], shares: Sequence[float]) -> Rows:
+    """Return means of the rows of all nodes, the most important input first. `shares` add up to 1.
 
     The nodes draw independently, so variances add up, each with the square of its share. Raises InvalidArgument where
     they have explained different classes.
     """
-    labels = {row.get("explained_label") for rows in found for row in rows}
+    labels = {row.get("explained_label") for rows in by_node for row in rows}
     if len(labels) > 1:
         raise InvalidArgument(
             f"label: the nodes predict different classes for this row: {', '.join(sorted(map(repr, labels)))}",
             hint="Say which one is to be explained.",
         )
-    told = SUBJECTS[subject]
-    by_input = [{row["input"]: row for row in rows} for rows in found]
+    names = SUBJECTS[subject]
+    by_input = [{row["input"]: row for row in rows} for rows in by_node]
 
     def mean(row: Mapping[str, Any]) -> Mapping[str, Any]:
         same = list(zip((rows[row["input"]] for rows in by_input), shares, strict=True))
-        value = sum(share * each[told.mean] for each, share in same)
-        is_exact = any(each[told.error] is None for each, _ in same)
-        error = None if is_exact else math.sqrt(sum((share * each[told.error]) ** 2 for each, share in same))
-        return {**row, told.mean: value, told.error: error}
+        value = sum(share * answer[names.mean] for answer, share in same)
+        is_exact = any(answer[names.error] is None for answer, _ in same)
+        error = None if is_exact else math.sqrt(sum((share * answer[names.error]) ** 2 for answer, share in same))
+        return {**row, names.mean: value, names.error: error}
 
-    rows = [mean(row) for row in found[0]]
-    # What is answered without an input comes first.
-    return sorted(rows, key=lambda row: (row["input"] is not None, told.rank(row[told.mean])))
+    rows = [mean(row) for row in by_node[0]]
+    # The row of the answer without any input comes first.
+    return sorted(rows, key=lambda row: (row["input"] is not None, names.rank(row[names.mean])))

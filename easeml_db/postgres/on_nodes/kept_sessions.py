@@ -56,7 +56,7 @@ class KeptSessions:
 
     @asynccontextmanager
     async def control(self, dsn: str) -> AsyncIterator[ControlSession]:
-        """Have a session on the control server for a block."""
+        """Lend a session on the control server to a block."""
 
         async def open_session() -> ControlSession:
             return ControlSession(await connect(dsn, "easeml coordinator (packing)", **SETTINGS))
@@ -69,7 +69,7 @@ class KeptSessions:
 
     @asynccontextmanager
     async def node(self, node: Node) -> AsyncIterator[NodeWork]:
-        """Have a session on a node for a block. Raises EasemlError."""
+        """Lend a session on a node to a block. Raises EasemlError."""
         async with self._session(node, NodeWork, lambda: open_work(node), check_fit) as work:
             yield work
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from psycopg import sql
 
 from easeml_db.postgres.nodes.node_store import Arrival, Connection, NodeStore
-from easeml_db.postgres.nodes.node_works import Columns, NodeWork, told_by
+from easeml_db.postgres.nodes.node_works import Columns, NodeWork, segment_errors
 from easeml_db.postgres.nodes.row_copies import copy_rows
 
 PAGES = "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::bigint AS n"
@@ -31,8 +31,8 @@ PIECES_OUT = "SELECT * FROM pg_temp.easeml_pieces WHERE part = ANY ({parts}) AND
 
 async def columns_of(control: Connection, table: str, *names: str) -> Columns:
     """Return columns of a table of the control server, which are those of its likes on nodes: all, or these."""
-    wanted = list(names) or None
-    rows = await (await control.execute(COLUMNS, [table, wanted, wanted])).fetchall()
+    chosen = list(names) or None
+    rows = await (await control.execute(COLUMNS, [table, chosen, chosen])).fetchall()
     return {row["name"]: row["kind"] for row in rows}
 
 
@@ -47,7 +47,7 @@ async def bring_rows(
     """Copy what a query finds in a temporary table of a node to the control server; it ends with FROM or WHERE."""
     n_pages = ONE_PAGE if "bytea" in columns.values() else NARROW_PAGES
     async for part in _parts(work, query, table, n_pages):
-        async with told_by(work.node):
+        async with segment_errors(work.node):
             await copy_rows(work.connection, control, work.read(part, columns), into)
 
 

@@ -1,7 +1,7 @@
-"""Does what tenants have asked of nodes, in the background: packings, and jobs of other kinds.
+"""Works on the requests of tenants to nodes in the background: packings, and jobs of other kinds.
 
-Tenants take turns, each with one thing at a time, and some are at work side by side. What takes too long ends, and so
-does what nobody wants any more. Whatever one of them raises ends that one alone.
+Tenants take turns, with one request at a time; requests of several tenants run side by side. A request ends when it
+takes too long or when nobody wants it any more. An error ends only the request that raised it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from easeml_db.errors import EasemlError, NotReady, StaleLease
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect, unit_error
 from easeml_db.postgres.nodes.node_store import Connection
-from easeml_db.postgres.nodes.node_works import PASSING, SETTINGS, Told
+from easeml_db.postgres.nodes.node_works import PASSING, SETTINGS, Fields
 from easeml_db.postgres.nodes.states_in_use import StatesInUse
 from easeml_db.postgres.on_nodes.jobs import do_job
 from easeml_db.postgres.on_nodes.kept_sessions import KeptSessions
@@ -29,28 +29,27 @@ LOOK_SECONDS = 0.1
 WITHOUT_NODES_SECONDS = 1.0  # until there is a node, nothing can be asked of one
 HAS_NODES = "EXISTS (SELECT FROM easeml.segments WHERE service IS NOT NULL) AS has_nodes"
 AFTER_ERROR_SECONDS = 1.0
-CANCEL_AGAIN_SECONDS = (
-    10.0  # twice as long each time: a further cancel cuts short what the one before has it clear away
-)
+# Doubles each time: a further cancel interrupts the clean-up that the one before has started.
+CANCEL_AGAIN_SECONDS = 10.0
 MOST_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One kind of request: how it is found, opened and noted down, which are wanted, and who does one."""
+    """A kind of request: the statements that pick, open, list and fail one, and the function that does it."""
 
     next_one: str
     opened: str
     wanted: str
     note: str
-    do: Callable[[str, Told, int], Awaitable[None]]
+    do: Callable[[str, Fields, int], Awaitable[None]]
 
 
 def packings(sessions: KeptSessions) -> Asked:
-    """Return the kind of request that makes a dataset. `sessions`: those of earlier ones."""
+    """Return the kind of request that makes a dataset. `sessions`: kept from earlier packings."""
 
-    async def do(dsn: str, told: Told, lease_number: int) -> None:
-        await pack_dataset(dsn, told, lease_number, sessions)
+    async def do(dsn: str, request: Fields, lease_number: int) -> None:
+        await pack_dataset(dsn, request, lease_number, sessions)
 
     return Asked(
         f"SELECT easeml.next_packing(%s::name[]) AS told, {HAS_NODES}",
@@ -64,8 +63,8 @@ def packings(sessions: KeptSessions) -> Asked:
 def node_jobs(in_use: StatesInUse) -> Asked:
     """Return the kind of request that is no packing. `in_use`: states that no sweep of a node removes."""
 
-    async def do(dsn: str, told: Told, lease_number: int) -> None:
-        await do_job(dsn, told, lease_number, in_use)
+    async def do(dsn: str, job: Fields, lease_number: int) -> None:
+        await do_job(dsn, job, lease_number, in_use)
 
     return Asked(
         f"SELECT easeml.next_node_job(%s::name[]) AS told, {HAS_NODES}",
@@ -78,7 +77,7 @@ def node_jobs(in_use: StatesInUse) -> Asked:
 
 @dataclass
 class _Work:
-    """What is under way. `cancel_from`: from when on it may be cancelled, and `pause_seconds` later again."""
+    """A request under way. `cancel_from`: when it may be cancelled, and `pause_seconds` later again."""
 
     tenant: str
     task: asyncio.Task[None]
@@ -86,14 +85,14 @@ class _Work:
     pause_seconds: float = CANCEL_AGAIN_SECONDS
 
     def cancel(self, now_seconds: float) -> None:
-        """Cancel it, unless it was a moment ago: nodes may not answer, so it is never given up."""
+        """Cancel it, unless it was cancelled a moment ago: a node may not answer, so cancelling is repeated."""
         if now_seconds >= self.cancel_from:
             self.task.cancel()
             self.cancel_from, self.pause_seconds = now_seconds + self.pause_seconds, 2 * self.pause_seconds
 
 
 class Requests:
-    """The session in which requests of all kinds are found, opened and noted down: their workers share it."""
+    """The session in which the workers of all kinds pick, open and fail requests."""
 
     def __init__(self, leading: StoreSession) -> None:
         self.leading = leading
@@ -106,8 +105,7 @@ class Requests:
             if self._connection is None or self._connection.closed:
                 settings = SETTINGS | {"lock_timeout": LOCK_TIMEOUT}
                 self._connection = await connect(self.leading.dsn, "easeml coordinator (nodes)", **settings)
-        row = await (await self._connection.execute(statement.encode(), list(values))).fetchone()
-        return row or {}
+        return await (await self._connection.execute(statement.encode(), list(values))).fetchone() or {}
 
     async def close(self) -> None:
         """Close the session."""
@@ -117,10 +115,10 @@ class Requests:
 
 
 class NodeWorker:
-    """Looks for what is to be done for as long as this process holds the lease, which the leading session knows."""
+    """Picks requests as long as this process holds the lease, which the leading session knows."""
 
-    def __init__(self, requests: Requests, asked: Asked) -> None:
-        self._requests, self._asked = requests, asked
+    def __init__(self, requests: Requests, kind: Asked) -> None:
+        self._requests, self._kind = requests, kind
         self._leading = requests.leading
         self._keeping: asyncio.Task[None] | None = None
         self._at_work: dict[int, _Work] = {}
@@ -137,8 +135,7 @@ class NodeWorker:
 
     async def close(self) -> None:
         """Do no more."""
-        tasks = [work.task for work in self._at_work.values()]
-        tasks += [self._keeping] if self._keeping is not None else []
+        tasks = [work.task for work in self._at_work.values()] + ([self._keeping] if self._keeping else [])
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -153,51 +150,51 @@ class NodeWorker:
                     await asyncio.sleep(AFTER_ERROR_SECONDS)
 
     async def take_turn(self) -> int:
-        """End what nobody wants any more, and begin what is next; return how much is under way."""
+        """Cancel requests that nobody wants any more, and begin the next; return how many are under way."""
         self._at_work = {number: work for number, work in self._at_work.items() if not work.task.done()}
         if self._at_work:
-            wanted = set((await self._requests.row(self._asked.wanted))["numbers"])
+            still_wanted = set((await self._requests.row(self._kind.wanted))["numbers"])
             for number, work in self._at_work.items():
-                if number not in wanted:
+                if number not in still_wanted:
                     work.cancel(asyncio.get_running_loop().time())
         while len(self._at_work) < MOST_AT_ONCE:
             busy = [work.tenant for work in self._at_work.values()]
-            found = await self._requests.row(self._asked.next_one, busy)
-            told: Told | None = found["told"]
-            self._has_nodes = found["has_nodes"]
-            if told is None:
+            row = await self._requests.row(self._kind.next_one, busy)
+            request: Fields | None = row["told"]
+            self._has_nodes = row["has_nodes"]
+            if request is None:
                 break
-            self._at_work[told["number"]] = _Work(told["tenant"], background.begin(self._do(told["number"])))
+            self._at_work[request["number"]] = _Work(request["tenant"], background.begin(self._do(request["number"])))
         return len(self._at_work)
 
     async def _do(self, number: int) -> None:
-        """Do one thing, and write down what is in the way."""
+        """Do one request, and record what is in the way."""
         lease_number, seconds = self._leading.lease_number, None
         try:
-            told = (await self._requests.row(self._asked.opened, number))["told"]
-            if told is not None:
-                seconds = told["seconds"]
+            request = (await self._requests.row(self._kind.opened, number))["told"]
+            if request is not None:
+                seconds = request["seconds"]
                 async with asyncio.timeout(seconds):
-                    await self._asked.do(self._leading.dsn, told, lease_number)
+                    await self._kind.do(self._leading.dsn, request, lease_number)
         except StaleLease:
             return
         except TimeoutError:
             hint = "An administrator may allow more: SELECT easeml.set_node_job_limit(seconds)."
-            found: EasemlError = NotReady(f"it took longer than {seconds:g} seconds", hint=hint)
+            problem: EasemlError = NotReady(f"it took longer than {seconds:g} seconds", hint=hint)
         except EasemlError as error:
-            found = error
+            problem = error
         except psycopg.Error as error:
-            found = unit_error(error)
+            problem = unit_error(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, that of other tenants is to be done
-            found = EasemlError(f"it could not be done: {type(error).__name__}: {error}")
+            problem = EasemlError(f"it could not be done: {type(error).__name__}: {error}")
         else:
             return
-        await self._note(number, found, lease_number)
+        await self._note(number, problem, lease_number)
 
-    async def _note(self, number: int, found: EasemlError, lease_number: int) -> None:
+    async def _note(self, number: int, problem: EasemlError, lease_number: int) -> None:
         """Record what is in the way; the words of a driver about a connection stay out of the tables."""
-        detail = None if isinstance(found, PASSING) else found.detail
-        told = {"sqlstate": found.sqlstate, "message": str(found), "detail": detail, "hint": found.hint}
-        printable = {name: text and text.replace("\0", "") for name, text in told.items()}
-        is_final = not isinstance(found, PASSING)
-        await self._requests.row(self._asked.note, number, Jsonb(printable), is_final, lease_number)
+        is_final = not isinstance(problem, PASSING)
+        detail = problem.detail if is_final else None
+        texts = {"sqlstate": problem.sqlstate, "message": str(problem), "detail": detail, "hint": problem.hint}
+        printable = {name: text and text.replace("\0", "") for name, text in texts.items()}
+        await self._requests.row(self._kind.note, number, Jsonb(printable), is_final, lease_number)

@@ -20,28 +20,10 @@ from easeml_db.postgres.sessions.unit_session import Result, UnitSession
 from easeml_db.words.training_unit import PILOT
 
 # The procedure that does an order, by kind.
-CALLS = {
-    "train": "train_unit",
-    "validate": "evaluate_unit",
-    "test": "evaluate_unit",
-    PILOT: "pilot_unit",
-}
-GANG_CALLS = {
-    "train": "train_gang",
-    "validate": "evaluate_gang",
-    "test": "evaluate_gang",
-    PILOT: "train_gang",
-}
-ROUND_CALLS = {
-    "train": "train_round",
-    "validate": "evaluate_round",
-    "test": "evaluate_round",
-}
-BATCH_CALLS = {
-    "train": "train_batch",
-    "validate": "evaluate_batch",
-    "test": "evaluate_batch",
-}
+CALLS = {"train": "train_unit", "validate": "evaluate_unit", "test": "evaluate_unit", PILOT: "pilot_unit"}
+GANG_CALLS = {"train": "train_gang", "validate": "evaluate_gang", "test": "evaluate_gang", PILOT: "train_gang"}
+ROUND_CALLS = {"train": "train_round", "validate": "evaluate_round", "test": "evaluate_round"}
+BATCH_CALLS = {"train": "train_batch", "validate": "evaluate_batch", "test": "evaluate_batch"}
 MAX_GROUPS = 64  # that a session keeps: a process cannot take them down safely
 
 
@@ -162,13 +144,8 @@ class _StuckRank(Exception):
 def most_telling(failures: list[EasemlError]) -> EasemlError | None:
     """Return a trial's own error before that of a lost slot, and of these the first that says how it was lost."""
     others = [error for error in failures if not isinstance(error, SlotLost)]
-    lost = [error for error in failures if not _speaks_of_another(error)]
+    lost = [error for error in failures if error.detail is None]  # with one, it reports only another rank
     return next(iter(others or lost or failures), None)
-
-
-def _speaks_of_another(error: EasemlError) -> bool:
-    """Return whether a rank reports only that another one is gone."""
-    return error.detail is not None
 
 
 def order_json(order: Order, rank: int = 0, token: str = "", timeout_seconds: float = 0.0) -> str:

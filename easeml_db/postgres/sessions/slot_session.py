@@ -40,12 +40,12 @@ class SlotSession:
     def __init__(self, slot_id: int, connection: psycopg.AsyncConnection[dict[str, Any]]) -> None:
         self.slot_id = slot_id
         self._connection = connection
-        self._is_told = False
-        connection.add_notice_handler(self._hear)
+        self._is_ending = False
+        connection.add_notice_handler(self._note_ending)
 
-    def _hear(self, notice: psycopg.errors.Diagnostic) -> None:
+    def _note_ending(self, notice: psycopg.errors.Diagnostic) -> None:
         """Note that the server ends this session on purpose: for a shutdown, or since another process crashed."""
-        self._is_told = self._is_told or (notice.sqlstate or "").startswith("57P")
+        self._is_ending = self._is_ending or (notice.sqlstate or "").startswith("57P")
 
     @property
     def is_closed(self) -> bool:
@@ -63,7 +63,7 @@ class SlotSession:
             cursor = await self._connection.execute(f"CALL easeml.{procedure}(%s::jsonb, NULL)".encode(), [text])
             row = await cursor.fetchone()
         except psycopg.Error as error:
-            if error.sqlstate is None and self.is_closed and not self._is_told:
+            if error.sqlstate is None and self.is_closed and not self._is_ending:
                 raise ServerCrashed(CRASHED) from error
             raise unit_error(error) from error
         result: Result = (row or {}).get("result") or {}

@@ -53,7 +53,7 @@ class StuckUnits:
         try:
             silent = await self._silent_seconds(list(pids.values()))
             return {
-                slot: silent[pid] for slot, pid in pids.items() if pid in silent and await self._acts(pid, silent[pid])
+                slot: silent[pid] for slot, pid in pids.items() if pid in silent and await self._react(pid, silent[pid])
             }
         except (psycopg.Error, ServerUnavailable):
             await self.close()
@@ -65,7 +65,7 @@ class StuckUnits:
             await self._session.close()
             self._session = None
 
-    async def _acts(self, pid: int, silent_seconds: float) -> bool:
+    async def _react(self, pid: int, silent_seconds: float) -> bool:
         """React to a silence; return whether the unit is given up."""
         action = escalation(silent_seconds, self._lease_seconds)
         if action in ACTIONS and self._session is not None:

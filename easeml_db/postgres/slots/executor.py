@@ -61,11 +61,11 @@ class PostgresExecutor:
 
     async def open(self, slots: Sequence[Slot]) -> None:
         """Open sessions for these slots side by side, and close those of all others."""
-        wanted = {slot.slot_id: slot for slot in slots}
-        old, self._slots = self._slots, wanted
-        for slot_id in set(old) - set(wanted):
+        slots_by_id = {slot.slot_id: slot for slot in slots}
+        old, self._slots = self._slots, slots_by_id
+        for slot_id in set(old) - set(slots_by_id):
             await self._close_slot(slot_id)
-        new = [slot for slot_id, slot in wanted.items() if slot_id not in old]
+        new = [slot for slot_id, slot in slots_by_id.items() if slot_id not in old]
         for slot in new:
             self._begin_to_connect(slot.slot_id)
         if self._watching is None:
@@ -97,7 +97,7 @@ class PostgresExecutor:
         await self._servers.close()
 
     async def _run(self, order: Order) -> None:
-        await self._has_asked(order.slot_ids)
+        await self._wait_for_cancels(order.slot_ids)
         started = time.monotonic()
         await self._renew_worn_out(order)
         token = self._tokens.of(order.slot_ids) if order.is_gang else ""
@@ -111,7 +111,7 @@ class PostgresExecutor:
         self._tokens.forget(order.slot_ids)
         await self._answer_failure(order, outcome)
 
-    async def _has_asked(self, slot_ids: Sequence[int]) -> None:
+    async def _wait_for_cancels(self, slot_ids: Sequence[int]) -> None:
         """Wait until no earlier unit of these slots is being asked to stop: the request would stop the next one."""
         asking = [task for task, slot_id in self._asking.items() if slot_id in slot_ids]
         if asking:
@@ -138,15 +138,12 @@ class PostgresExecutor:
             self._answer(UnitFailed(order, outcome.error or SlotLost("no rank said why")))
         is_lost = outcome.stuck or isinstance(outcome.error, SlotLost)
         for slot_id in alive:
-            if self._is_closed(slot_id):
+            session = self._sessions.get(slot_id)
+            if session is None or session.is_closed:
                 await self._drop_session(slot_id)
                 self._begin_to_connect(slot_id)
             elif is_lost and slot_id in self._slots:  # only the statement was cancelled
                 self._deliver(SlotReady(slot_id))
-
-    def _is_closed(self, slot_id: int) -> bool:
-        session = self._sessions.get(slot_id)
-        return session is None or session.is_closed
 
     async def _renew_worn_out(self, order: Order) -> None:
         """Give sessions that keep too many broken groups a new process before they get one more."""

@@ -30,7 +30,7 @@ WATCH_SECONDS = 5.0
 
 
 class NodeWatch:
-    """Looks after the units on a node. One that cannot be asked for the lease of a unit has all its slots given up."""
+    """Watches the units on a node. All slots are given up if the node has not answered for the lease of a unit."""
 
     def __init__(self, node: Node, unit_lease_seconds: float) -> None:
         self._stuck = node.kind.watch(node_dsn(node.service), unit_lease_seconds)
@@ -40,14 +40,14 @@ class NodeWatch:
     async def given_up(self, pids: Mapping[int, int]) -> dict[int, float]:
         """Return the slots to give up, with their seconds of silence."""
         try:
-            found = await asyncio.wait_for(self._stuck.given_up(pids), WATCH_SECONDS)
+            slots = await asyncio.wait_for(self._stuck.given_up(pids), WATCH_SECONDS)
         except TimeoutError:
             await self._stuck.close()
             self._silent_since = self._silent_since or time.monotonic()
             seconds = time.monotonic() - self._silent_since
             return dict.fromkeys(pids, seconds) if seconds > self._lease_seconds else {}
         self._silent_since = None
-        return found
+        return slots
 
     async def close(self) -> None:
         """Close its session."""
@@ -85,14 +85,14 @@ class Servers:
 
     async def given_up(self, pids: Mapping[int, int]) -> Mapping[int, float]:
         """Cancel and terminate units that are silent for too long; return the slots to give up."""
-        found = dict(await self._stuck.given_up({slot: pids[slot] for slot in pids.keys() - self._segments.keys()}))
+        slots = dict(await self._stuck.given_up({slot: pids[slot] for slot in pids.keys() - self._segments.keys()}))
         on_nodes = {
             segment_id: {slot: pid for slot, pid in pids.items() if self._segments.get(slot) == segment_id}
             for segment_id in self._watches
         }
-        for more in await asyncio.gather(*(self._watches[each].given_up(own) for each, own in on_nodes.items())):
-            found |= more
-        return found
+        for more in await asyncio.gather(*(self._watches[key].given_up(share) for key, share in on_nodes.items())):
+            slots |= more
+        return slots
 
     async def close(self) -> None:
         """Close the resources that the sessions of all slots share."""
@@ -102,8 +102,8 @@ class Servers:
     async def _cache_of(self, control: Connection, segment_id: int) -> NodeCache:
         row: dict[str, Any] | None = await (await control.execute(READ_NODE, [segment_id])).fetchone()
         node = Node(**(row or {}))
-        known = self._caches.get(segment_id)
-        if known is None or known.node != node:
+        cache = self._caches.get(segment_id)
+        if cache is None or cache.node != node:
             self._caches[segment_id] = NodeCache(self._dsn, node, self._in_use)
             self._watches[segment_id] = NodeWatch(node, self._unit_lease_seconds)
         return self._caches[segment_id]

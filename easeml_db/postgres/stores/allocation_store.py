@@ -42,7 +42,7 @@ class PostgresAllocations:
                 {"group_number": g.group_number, "label": labels[g.group_number], "n_trials": len(g.trial_ids)}
                 for g in log.groups
             ],
-            "decisions": [_share_change(each) for each in log.changes],
+            "decisions": [_share_change(change) for change in log.changes],
         }  # fmt: skip
         await self._session.write("keep_allocations", journal=json.dumps(document))
 

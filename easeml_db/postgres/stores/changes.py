@@ -66,9 +66,9 @@ class Changes:
 
     async def watch(self) -> None:
         """Deliver changes from now on."""
-        found = await self._session.row("look")
-        self._runs = _seen_runs(found)
-        self._slots, self._terms = found["slots"], found["terms"]
+        row = await self._session.row("look")
+        self._runs = _seen_runs(row)
+        self._slots, self._terms = row["slots"], row["terms"]
         self._looking = background.begin(self._look())  # a broken one shows at the next heartbeat
 
     @property
@@ -86,25 +86,25 @@ class Changes:
                 continue
             pause_seconds = NEXT_RUNS_SECONDS if n_left else LOOK_SECONDS
 
-    def compare(self, found: Mapping[str, Any]) -> int:
+    def compare(self, row: Mapping[str, Any]) -> int:
         """Deliver changes; return how many runs are left for the next poll."""
-        if found["slots"] != self._slots:
+        if row["slots"] != self._slots:
             self._deliver(SlotsChanged())
-        if found["terms"] != self._terms:
+        if row["terms"] != self._terms:
             self._deliver(TenantsChanged())
-        self._slots, self._terms = found["slots"], found["terms"]
-        now = _seen_runs(found)
+        self._slots, self._terms = row["slots"], row["terms"]
+        now = _seen_runs(row)
         changed = changed_runs(self._runs, now)
         for run_id in changed[:MAX_RUNS_AT_ONCE]:
             self._deliver(RunChanged(run_id))
         left = set(changed[MAX_RUNS_AT_ONCE:])
-        # What is left is compared again with what was known of it.
-        known = {run_id: seen for run_id, seen in self._runs.items() if run_id in left}
-        told = {run_id: seen for run_id, seen in now.items() if run_id not in left}
-        self._runs = known | told
+        # The next poll compares these runs with their former rows again.
+        left_runs = {run_id: seen for run_id, seen in self._runs.items() if run_id in left}
+        reported = {run_id: seen for run_id, seen in now.items() if run_id not in left}
+        self._runs = left_runs | reported
         return len(left)
 
 
-def _seen_runs(found: Mapping[str, Any]) -> dict[int, SeenRun]:
-    columns: list[Sequence[Any]] = [found[name] or () for name in ("run_ids", "tenants", "resumes", "holders")]
+def _seen_runs(row: Mapping[str, Any]) -> dict[int, SeenRun]:
+    columns: list[Sequence[Any]] = [row[name] or () for name in ("run_ids", "tenants", "resumes", "holders")]
     return {run_id: SeenRun(*values) for run_id, *values in zip(*columns, strict=True)}

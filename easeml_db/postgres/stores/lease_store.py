@@ -76,7 +76,7 @@ class PostgresLease:
             raise ServerUnavailable("a session of the coordinator was lost")
 
     async def release(self) -> None:
-        """Sign off."""
+        """Give up the lease."""
         if self._beating is not None:
             self._beating.cancel()
         await self._own.row("sign_off")

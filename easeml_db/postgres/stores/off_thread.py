@@ -11,7 +11,7 @@ MANY_TRIALS = 1000
 Made = TypeVar("Made")
 
 
-async def made_of(n_trials: int, work: Callable[[], Made]) -> Made:
+async def convert(n_trials: int, work: Callable[[], Made]) -> Made:
     """Do work at once, or in a thread if it takes tens of milliseconds, as with very many trials. The resulting objects
     are kept as long as the run is open, so they are excluded from garbage collection, which stops all threads.
     """

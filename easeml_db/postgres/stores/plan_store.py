@@ -25,7 +25,7 @@ class PostgresPlans:
             return None
         stages = await self._session.rows("read_planned_stages", run_id=run_id, revision=row["revision"])
         open_stages = await self._session.rows("read_stage", run_id=run_id)
-        prices = PriceList(row["price_list"], tuple(instance_type(each) for each in row["types"]))
+        prices = PriceList(row["price_list"], tuple(instance_type(type_row) for type_row in row["types"]))
         return RunPlan(
             run_id, row["revision"], planned_stages(stages), prices, row["provisioner"], row["made_seconds"],
             row["seconds_mean"], row["seconds_p95"], row["cost_before"], row["deadline_seconds"], row["max_cost"],

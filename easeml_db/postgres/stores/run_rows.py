@@ -18,7 +18,7 @@ NONE_MET: frozenset[int] = frozenset()  # one shared object, so that the garbage
 
 @dataclass(frozen=True)
 class ArchitectureFacts:
-    """What trainers say of architectures, as query architecture_facts describes it; `varying` is a JSON object."""
+    """Facts of trainers about architectures, by query architecture_facts; `varying` is a JSON object."""
 
     joint: frozenset[str]
     whole: frozenset[str]
@@ -40,19 +40,19 @@ async def read_runs(
     """Read any number of runs with their trials and arms, in three statements. varying: see ArchitectureFacts.
     had_units: read only these trials, and those that have a unit to run (None: all).
     """
-    found = {run_id: RunRows() for run_id in run_ids}
+    runs = {run_id: RunRows() for run_id in run_ids}
     for row in await session.rows("read_runs", run_ids=list(run_ids)):
-        found[row["run_id"]].run = row
-    are_open = [run_id for run_id, rows in found.items() if rows.run is not None and not rows.run["is_too_large"]]
-    keyed = [run_id for run_id in are_open if uses_batches((found[run_id].run or {})["allocation"])]
+        runs[row["run_id"]].run = row
+    are_open = [run_id for run_id, rows in runs.items() if rows.run is not None and not rows.run["is_too_large"]]
+    keyed = [run_id for run_id in are_open if uses_batches((runs[run_id].run or {})["allocation"])]
     if are_open:
         for row in await session.rows(
             "read_trials", run_ids=are_open, keyed=keyed, varying=varying, had_units=had_units
         ):
-            found[row["run_id"]].trials.append(row)
+            runs[row["run_id"]].trials.append(row)
         for row in await session.rows("read_arms", run_ids=are_open):
-            found[row.pop("run_id")].arms.append(row)
-    return found
+            runs[row.pop("run_id")].arms.append(row)
+    return runs
 
 
 def run_of(rows: RunRows, facts: ArchitectureFacts) -> Run:
@@ -65,14 +65,14 @@ def run_of(rows: RunRows, facts: ArchitectureFacts) -> Run:
     gathering = frozenset(row.pop("gathering_segments"))
     # A trial on a dataset with folds is a committee, which has no gradients to average.
     is_joint = not row.pop("has_folds") and uses_gangs(row["allocation"])
-    trials = [dict(each) for each in rows.trials]
-    architectures = {each["trial_id"]: each.pop("architecture") for each in trials}
-    batch_keys = {each["trial_id"]: each.pop("batch_key") for each in trials}
+    trials = [dict(trial) for trial in rows.trials]
+    architectures = {trial["trial_id"]: trial.pop("architecture") for trial in trials}
+    batch_keys = {trial["trial_id"]: trial.pop("batch_key") for trial in trials}
     run = Run(
         **row, architectures=architectures,
-        arms=tuple(Arm(**each) for each in rows.arms),
-        arm_of={each["trial_id"]: each.pop("arm_id") for each in trials},
-        trials=tuple(_trial(n_partitions, each) for each in trials),
+        arms=tuple(Arm(**arm) for arm in rows.arms),
+        arm_of={trial["trial_id"]: trial.pop("arm_id") for trial in trials},
+        trials=tuple(_trial(n_partitions, trial) for trial in trials),
         holders=None if holders is None else tuple(frozenset(segments) for segments in holders),
         search=None if search is None else Search(**search),
         joint_architectures=facts.joint if is_joint else frozenset(),

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Sequence
 
 from easeml_db.errors import EasemlError
-from easeml_db.postgres.stores.off_thread import made_of
+from easeml_db.postgres.stores.off_thread import convert
 from easeml_db.postgres.stores.run_rows import ArchitectureFacts, RunRows, read_runs, run_of
 from easeml_db.postgres.stores.store_session import StoreSession
 from easeml_db.words.run import Run
@@ -38,12 +38,12 @@ class PostgresRuns:
 
     async def read(self, run_id: int) -> Run | None:
         """Return an open run; None when it ended or is gone."""
-        found = self._ahead.pop(run_id, None)
-        rows = found if found is not None else (await self._rows([run_id]))[run_id]
+        rows_ahead = self._ahead.pop(run_id, None)
+        rows = rows_ahead if rows_ahead is not None else (await self._rows([run_id]))[run_id]
         return await self._run_of(rows)
 
     async def read_again(self, known: Run) -> Run | None:
-        """Return an open run, of which trials that have no unit to run, and had none, are as they were known."""
+        """Return an open run; trials that neither have nor had a unit to run are taken from the known run."""
         had_units = [trial.trial_id for trial in known.trials if trial.status in RUNNABLE]
         rows = (await self._rows([known.run_id], had_units))[known.run_id]
         if rows.run is not None and (rows.run["n_resumes"] != known.n_resumes or rows.run["is_ending"]):
@@ -59,11 +59,11 @@ class PostgresRuns:
         if rows.run is None:
             return None
         facts = await self._read_facts()
-        return await made_of(len(rows.trials), lambda: run_of(rows, facts))
+        return await convert(len(rows.trials), lambda: run_of(rows, facts))
 
     async def _read_facts(self) -> ArchitectureFacts:
-        """Return what trainers say of architectures; asked once, in a session of its own: its process loads the package
-        that trains, and ends here.
+        """Return the facts of trainers about architectures, read once in a separate session: its process loads the
+        package that trains, and ends here.
         """
         if self._facts is None:
             session = StoreSession(self._session.dsn, "easeml coordinator (architectures)")
@@ -125,5 +125,5 @@ class PostgresRuns:
 
 
 def _text(message: str) -> str:
-    """Return a message as a column can hold it, whatever rows it speaks of."""
+    """Return a message that a column can hold: shortened, without NUL and lone surrogates."""
     return message[:MAX_MESSAGE].replace("\0", "").encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""What procedures see and decide, stored in PostgreSQL."""
+"""Results and decisions of procedures in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from easeml_db.coordinator.ports.searches import Answered
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.errors import EasemlError, NotFound
-from easeml_db.postgres.stores.off_thread import made_of
+from easeml_db.postgres.stores.off_thread import convert
 from easeml_db.postgres.stores.store_session import StoreSession
 from easeml_db.words.run import Run
 
-# What is answered within this time is waited for: the loop would lose as much by looking for other things to do.
+# An answer within this time is waited for: the loop would lose as much by looking for other work.
 SHORT_SECONDS = 0.002
 NEVER, USUAL = 1_000_000_000, gc.get_threshold()[2]
 
@@ -30,21 +30,21 @@ class PostgresSearches:
         self._thread = ThreadPoolExecutor(1, "procedures")
 
     def close(self) -> None:
-        """Wait for no answer any more."""
+        """Stop waiting for answers."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def trial_history(self, run: Run, arm_id: int, trial_ids: Sequence[int] | None = None) -> list[TrialHistory]:
-        """Return what a procedure may know of an arm's trials, or of some of them, by trial_number; NotFound."""
+        """Return the history of an arm's trials, or of some of them, by trial_number. Raises NotFound."""
         ids = None if trial_ids is None else list(trial_ids)
-        known = {"run_id": run.run_id, "n_resumes": run.n_resumes, "arm_id": arm_id}
-        rows = await self._session.rows("read_history", trial_ids=ids, **known)
+        values = {"run_id": run.run_id, "n_resumes": run.n_resumes, "arm_id": arm_id}
+        rows = await self._session.rows("read_history", trial_ids=ids, **values)
         if not rows:
             raise NotFound(f"run {run.run_id} is over, or was resumed meanwhile")
-        return await made_of(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])
+        return await convert(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])
 
     def ask(self, question: Callable[[], Answered]) -> Future[Answered]:
-        """Have a question answered in a thread; return once it is, or after 2 ms."""
-        pending = self._thread.submit(_thought_about, question)
+        """Answer a question in a thread; return once it is answered, or after 2 ms."""
+        pending = self._thread.submit(_answered, question)
         wait([pending], SHORT_SECONDS)
         return pending
 
@@ -60,7 +60,7 @@ class PostgresSearches:
         return int(row["pruned_bytes"])
 
 
-def _thought_about(question: Callable[[], Answered]) -> Answered:
+def _answered(question: Callable[[], Answered]) -> Answered:
     with _no_full_collection():
         return question()
 
@@ -79,9 +79,5 @@ def _no_full_collection() -> Iterator[None]:
 
 
 def _history(row: Mapping[str, Any]) -> TrialHistory:
-    scores = tuple(_score(score) for score in row["scores"])
+    scores = tuple(math.nan if score is None else score for score in row["scores"])
     return TrialHistory(**{**row, "scores": scores, "moments": tuple(row["moments"])})
-
-
-def _score(value: float | None) -> float:
-    return math.nan if value is None else value

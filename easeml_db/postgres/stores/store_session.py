@@ -87,10 +87,10 @@ def _errors_of_ours() -> Iterator[None]:
 
 
 async def _fetched(cursor: psycopg.AsyncCursor[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return all rows; of very many, others have their turn in between."""
-    rows = found = await cursor.fetchmany(ROWS_AT_ONCE)
-    while len(found) == ROWS_AT_ONCE:
+    """Return all rows; between pages of very many, other tasks get their turn."""
+    rows = page = await cursor.fetchmany(ROWS_AT_ONCE)
+    while len(page) == ROWS_AT_ONCE:
         await asyncio.sleep(0)
-        found = await cursor.fetchmany(ROWS_AT_ONCE)
-        rows = rows + found
+        page = await cursor.fetchmany(ROWS_AT_ONCE)
+        rows = rows + page
     return rows

@@ -54,9 +54,9 @@ class PostgresTenancy:
             row = await self._session.row("read_prior", run_ids=[run_id])
         if not row:
             return None
-        known = {name: value for name, value in row.items() if name not in ("run_id", "mean", "covariance")}
+        fields = {name: value for name, value in row.items() if name not in ("run_id", "mean", "covariance")}
         mean, covariance = np.array(row["mean"]), np.array(row["covariance"])
-        return Prior(mean, covariance.reshape(len(mean), len(mean)), **known)
+        return Prior(mean, covariance.reshape(len(mean), len(mean)), **fields)
 
     async def keep_priors(self, priors: Mapping[int, tuple[Prior, Sequence[int]]]) -> None:
         """Record the priors of runs, and about which arms they are: others that come later do not count."""
@@ -73,8 +73,8 @@ class PostgresTenancy:
         """Record the result of an arm once its trials have ended; None if the run is gone."""
         await self._session.write("close_arm", arm_id=arm_id)
         rows = await self._session.rows("read_arms", run_ids=[run_id])
-        found = next((row for row in rows if row["arm_id"] == arm_id), None)
-        return None if found is None else Arm(**{name: value for name, value in found.items() if name != "run_id"})
+        arm_row = next((row for row in rows if row["arm_id"] == arm_id), None)
+        return None if arm_row is None else Arm(**{name: value for name, value in arm_row.items() if name != "run_id"})
 
     async def charge(self, tenant: str, seconds: float) -> bool:
         """Add slot seconds of failed units to a tenant's usage; return whether they are recorded."""

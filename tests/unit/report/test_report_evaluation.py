@@ -10,7 +10,7 @@ import pytest
 import vl_convert
 
 from easeml_db.report.datasets import as_rows, chart_data
-from easeml_db.report.held_out import MOST_POINTS, held_out_columns, score_lines, thinned
+from easeml_db.report.evaluation import MOST_POINTS, held_out_columns, score_lines, thinned
 from easeml_db.report.page import page
 from easeml_db.report.rows import RunRows
 

@@ -1,4 +1,4 @@
-"""What a segment is that is a worker of a Citus cluster."""
+"""Workers of a Citus cluster as segments."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tables of a Citus cluster as the tables that hold their rows: its shards, by the segments on whose workers they lie.
+"""Resolves tables of a Citus cluster into their shards, by the segments on whose workers these lie.
 
-Pure: catalog rows in, tables by segment out. What Citus does not know stays as it is named: a plain table of a worker.
+Pure: catalog rows in, tables by segment out. A table that Citus does not know is a plain table of its worker.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ def shards_of(
     if not copies:
         raise InvalidData(f"source: {table} has no shards")
     places = _segments_by_worker(asked, segments)
-    found: Shards = {}
-    for number, (shard_id, own) in enumerate(sorted(copies.items())):
-        chosen = _chosen(number, own, places)
-        found.setdefault(places[chosen].segment, []).append(Shard(shard_id, str(own[0].shard)))
-    _check_versions(asked, [placed for placed in places.values() if placed.segment in {*found, asked}])
-    return found
+    shards: Shards = {}
+    for number, (shard_id, shard_copies) in enumerate(sorted(copies.items())):
+        chosen = _chosen(number, shard_copies, places)
+        shards.setdefault(places[chosen].segment, []).append(Shard(shard_id, str(shard_copies[0].shard)))
+    _check_versions(asked, [placed for placed in places.values() if placed.segment in {*shards, asked}])
+    return shards
 
 
 def gone(shards: Sequence[Shard], still_there: Collection[int]) -> list[str]:
@@ -102,7 +102,7 @@ def gone(shards: Sequence[Shard], still_there: Collection[int]) -> list[str]:
 
 
 def _check(placement: ShardPlacement, role: str) -> None:
-    """Refuse what the role may not read, and what is not in heaps on workers."""
+    """Refuse tables that the role may not read, and tables that are not heaps on workers."""
     relation = placement.relation
     if not placement.is_readable:
         raise NotAllowed(
@@ -124,17 +124,17 @@ def _check(placement: ShardPlacement, role: str) -> None:
 def _segments_by_worker(asked: str, segments: Sequence[Placed]) -> dict[Worker, Placed]:
     """Return the segments of the cluster of `asked`: a cluster has one name for its database on all nodes."""
     database = next(placed.database for placed in segments if placed.segment == asked)
-    found: dict[Worker, Placed] = {}
-    for placed in sorted(segments, key=lambda each: each.segment):
+    by_worker: dict[Worker, Placed] = {}
+    for placed in sorted(segments, key=lambda placed: placed.segment):
         if placed.database != database:
             continue
-        if placed.worker in found:
+        if placed.worker in by_worker:
             raise InvalidArgument(
-                f"segments {found[placed.worker].segment} and {placed.segment} are the same worker {placed.worker}",
+                f"segments {by_worker[placed.worker].segment} and {placed.segment} are the same worker {placed.worker}",
                 hint="Remove one of them: SELECT easeml.remove_segment(...).",
             )
-        found[placed.worker] = placed
-    return found
+        by_worker[placed.worker] = placed
+    return by_worker
 
 
 def _check_versions(asked: str, used: Sequence[Placed]) -> None:

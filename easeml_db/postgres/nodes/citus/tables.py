@@ -1,7 +1,7 @@
 """Tables of Citus clusters among the sources: any worker knows where all shards lie, so one is asked for each table.
 
-They are resolved each time something begins on them: a packing, a refresh, a prediction. A shard that moves while it is
-read stays readable where it was, and whoever began on it begins anew.
+Each packing, refresh and prediction resolves them anew. A shard that moves while it is read stays readable at its old
+place, and the reader starts again.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ class ReadShards:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[None]:
-        """Say of what is read in the block whether it was still the table. Raises RowsHeld where a shard has moved."""
+        """Check after the block that no shard has moved meanwhile. Raises RowsHeld."""
         try:
             yield
         except EasemlError:
-            await self._check()  # a shard that has left its worker is no table there
+            await self._check()  # a shard that has left its worker has no table there
             raise
         await self._check()
 
     async def _check(self) -> None:
-        await all_of(self._check_one(self._workers[name], own) for name, own in self._shards.items())
+        await all_of(self._check_one(self._workers[name], shards) for name, shards in self._shards.items())
 
     async def _check_one(self, node: Node, shards: list[Shard]) -> None:
         async with node_work(node, "placements") as work:
@@ -93,15 +93,15 @@ async def resolve(role: str, named: Tables, workers: Mapping[str, Node]) -> Read
             of_table = await _shards(role, workers[asked], table, segments, away)
             if of_table is None:
                 places.setdefault(asked, set()).add(table)
-            for segment, own in (of_table or {}).items():
-                places.setdefault(segment, set()).update(shard.table for shard in own)
-                shards.setdefault(segment, set()).update(own)
-    found = {segment: sorted(own) for segment, own in shards.items()}
-    return ReadShards(workers, found, {segment: sorted(tables) for segment, tables in places.items()})
+            for segment, segment_shards in (of_table or {}).items():
+                places.setdefault(segment, set()).update(shard.table for shard in segment_shards)
+                shards.setdefault(segment, set()).update(segment_shards)
+    shards_by_segment = {segment: sorted(segment_shards) for segment, segment_shards in shards.items()}
+    return ReadShards(workers, shards_by_segment, {segment: sorted(tables) for segment, tables in places.items()})
 
 
 async def _look_at(workers: Mapping[str, Node]) -> tuple[list[Placed], dict[str, EasemlError]]:
-    """Return what workers the segments are, and what is against the others."""
+    """Return the workers that the segments are, and the errors of the other segments."""
     away: dict[str, EasemlError] = {}
 
     async def look(name: str, node: Node) -> Placed | None:
@@ -112,8 +112,8 @@ async def _look_at(workers: Mapping[str, Node]) -> tuple[list[Placed], dict[str,
             away[name] = error
             return None
 
-    found = await all_of(look(name, node) for name, node in workers.items())
-    return [placed for placed in found if placed is not None], away
+    answers = await all_of(look(name, node) for name, node in workers.items())
+    return [placed for placed in answers if placed is not None], away
 
 
 async def _placed(work: NodeWork) -> Placed:
@@ -139,8 +139,8 @@ async def _shards(
     try:
         return shards_of(table, role, node.segment_name, placements_of(rows), segments)
     except OnNoSegment:
-        # It may be a segment that does not answer now, or one that is refused: that is what is in the way.
-        for error in sorted(away.values(), key=lambda each: not isinstance(each, ServerUnavailable)):
+        # The shard may lie on a segment that does not answer or is refused: its error is the cause.
+        for error in sorted(away.values(), key=lambda error: not isinstance(error, ServerUnavailable)):
             raise error from None
         raise
 

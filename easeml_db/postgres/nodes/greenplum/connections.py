@@ -25,8 +25,8 @@ SELECT min(segment_key) AS key, (SELECT count(*) FROM gp_segment_configuration c
 
 async def connect_segment(dsn: str, content: int, application_name: str, settings: Mapping[str, str]) -> GreenplumStore:
     """Open an autocommit session about a segment. Raises ServerUnavailable, NotFound, NotReady, psycopg.Error."""
-    known = {name: value for name, value in settings.items() if name in KNOWN_SETTINGS}
-    connection = await connect(dsn, application_name, **known)
+    supported = {name: value for name, value in settings.items() if name in KNOWN_SETTINGS}
+    connection = await connect(dsn, application_name, **supported)
     try:
         for name, value in OWN_SETTINGS.items():
             await connection.execute("SELECT set_config(%s, %s, false)", [name, value])

@@ -1,7 +1,7 @@
-"""What servers of Greenplum's line are told each in its own way.
+"""Differences between the servers of Greenplum's line.
 
-Greenplum 6 and Greengage 6 are PostgreSQL 9.4, Greenplum 7 and its successors are 12, Cloudberry is 14. Products count
-their versions each for itself, so what a server understands is told by its PostgreSQL.
+Greenplum 6 and Greengage 6 are PostgreSQL 9.4, Greenplum 7 and its successors are 12, Cloudberry is 14. Each
+product numbers its versions differently, so the version of PostgreSQL decides.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def server_of(said: str) -> Server:
     >>> server_of("PostgreSQL 9.4.26 (Greenplum Database 6.24.3 build commit:25d3) on x86_64").version
     '6.24.3'
     """
-    if found := SAID.search(said):
-        base = int(found[1]), int(found[2] or 0)
+    if match := SAID.search(said):
+        base = int(match[1]), int(match[2] or 0)
         for dialect in DIALECTS:
             if base >= dialect.since:
-                return Server(found[3], dialect)
+                return Server(match[3], dialect)
     raise NotReady(
         f"its server is {said[:60]!r}, expected Greenplum 6 or newer, or Cloudberry",
         hint="Name the coordinator of a cluster.",

@@ -1,4 +1,4 @@
-"""What a segment of a Greenplum cluster says of itself, whom it serves, and how a database is made ready for it."""
+"""Facts that a segment of a Greenplum cluster reports, the token that it serves, and the set-up of its database."""
 
 from __future__ import annotations
 
@@ -35,40 +35,40 @@ HOLD: LiteralString = "INSERT INTO easeml_segment.holders (content, holder) VALU
 
 
 def server_query(content: int) -> sql.Composed:
-    """Return the query of what the cluster says."""
+    """Return the query of the facts that the cluster reports."""
     return sql.SQL(SERVER).format(content=sql.Literal(content))
 
 
-def segment_query(content: int, found: Row) -> sql.Composed:
-    """Return the query of what a segment's Python says. Raises NotFound where there is no such segment."""
-    check_key(content, found)
-    return sql.SQL(ON_SEGMENT).format(content=sql.Literal(content), key=sql.Literal(found["key"]))
+def segment_query(content: int, cluster: Row) -> sql.Composed:
+    """Return the query of the facts that a segment's Python reports. Raises NotFound if there is no such segment."""
+    check_key(content, cluster)
+    return sql.SQL(ON_SEGMENT).format(content=sql.Literal(content), key=sql.Literal(cluster["key"]))
 
 
-def check_key(content: int, found: Row) -> None:
+def check_key(content: int, cluster: Row) -> None:
     """Refuse a segment that is not there. Raises NotFound."""
-    if found["key"] is None:
-        n_segments = found["n_segments"]
+    if cluster["key"] is None:
+        n_segments = cluster["n_segments"]
         raise NotFound(
             f"its cluster has no segment {content}, it has {n_segments}", hint=f"content: 0 to {n_segments - 1}."
         )
 
 
-def facts_of(content: int, found: Row, told: str) -> Facts:
-    """Put together what cluster and segment said. Raises NotReady."""
-    version = server_of(found["server"]).version
+def facts_of(content: int, cluster: Row, segment: str) -> Facts:
+    """Combine the facts of cluster and segment. Raises NotReady."""
+    version = server_of(cluster["server"]).version
     names = ("holder", "extension", "database", "port")
     return {
-        **{name: found[name] for name in names},
-        "identity": f"{found['identity']}/{content}",
+        **{name: cluster[name] for name in names},
+        "identity": f"{cluster['identity']}/{content}",
         "server": version,
-        "greenplum": {"version": version, "content": content, "n_segments": found["n_segments"]},
-        **json.loads(told),
+        "greenplum": {"version": version, "content": content, "n_segments": cluster["n_segments"]},
+        **json.loads(segment),
     }
 
 
 def check_holder(held: str | None, token: str) -> bool:
-    """Say whether a segment is yet to be held by a token. Raises NotAllowed where it serves another segment."""
+    """Return whether a segment serves no token yet. Raises NotAllowed if it serves another one."""
     if held is not None and held != token:
         raise NotAllowed(
             "this segment of the cluster serves another segment already",
@@ -78,24 +78,24 @@ def check_holder(held: str | None, token: str) -> bool:
 
 
 def hold_query(content: int, token: str) -> sql.Composed:
-    """Return the statement by which a segment serves a token."""
+    """Return the statement that makes a segment serve a token."""
     return sql.SQL(HOLD).format(content=sql.Literal(content), holder=sql.Literal(token))
 
 
 def holder_query(content: int) -> sql.Composed:
-    """Return the query of whom a segment serves."""
+    """Return the query of the token that a segment serves."""
     return sql.SQL(HOLDER).format(content=sql.Literal(content))
 
 
 async def look(connection: psycopg.AsyncConnection[dict[str, Any]], content: int) -> Facts:
-    """Return what a segment says, in the session that units are going to use: it has imported what they need then."""
-    found = await (await connection.execute(server_query(content))).fetchone() or {}
-    told = await (await connection.execute(segment_query(content, found))).fetchone() or {}
-    return facts_of(content, found, told["facts"])
+    """Return the facts of a segment, read in the session for units, which then has imported what they need."""
+    cluster = await (await connection.execute(server_query(content))).fetchone() or {}
+    segment = await (await connection.execute(segment_query(content, cluster))).fetchone() or {}
+    return facts_of(content, cluster, segment["facts"])
 
 
 async def hold(connection: psycopg.AsyncConnection[dict[str, Any]], content: int, token: str) -> None:
-    """Have a segment serve a token and no other. Raises NotAllowed."""
+    """Make a segment serve a token and no other. Raises NotAllowed."""
     row = await (await connection.execute(holder_query(content))).fetchone()
     if check_holder(None if row is None else row["holder"], token):
         await connection.execute(hold_query(content, token))

@@ -1,4 +1,4 @@
-"""What a segment is that is a segment of a Greenplum cluster."""
+"""Segments of a Greenplum cluster as segments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SERVER, CONTENT = "the coordinator of a Greenplum cluster", "which segment of Gr
 
 
 def check_place(service: str | None, content: int | None) -> None:
-    """Refuse what is no segment of a cluster. Raises InvalidArgument."""
+    """Refuse a content that is no segment of a cluster. Raises InvalidArgument."""
     if service is None:
         raise InvalidArgument(
             "service: expected that of a Greenplum cluster: its coordinator",

@@ -21,7 +21,7 @@ from easeml_db.postgres.sessions.unit_session import Result
 
 
 class GreenplumUnitSession(NodeUnitSession):
-    """As on any node, but for the unit itself: its rows and its state are arguments of a query."""
+    """The session of a slot on any node, except that rows and state of a unit are arguments of a query."""
 
     _store: GreenplumStore
     _is_spoilt = False
@@ -35,11 +35,11 @@ class GreenplumUnitSession(NodeUnitSession):
             if self._is_cancelled or self._is_spoilt:
                 await self.close()
 
-    async def _told(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(await self._worked(procedure, text, opened))
-        if "failure" not in told:
-            return told
-        failure = told["failure"]
+    async def _result_of(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
+        result: dict[str, Any] = json.loads(await self._worked(procedure, text, opened))
+        if "failure" not in result:
+            return result
+        failure = result["failure"]
         error = from_sqlstate(*(failure[name] for name in ("sqlstate", "message", "detail", "hint")))
         if isinstance(error, CorruptCheckpoint) and opened["state"] is not None:
             for number in [opened["state"]["checkpoint_id"], *(mate.checkpoint_id for mate in mates_of(opened))]:
@@ -48,7 +48,7 @@ class GreenplumUnitSession(NodeUnitSession):
         raise error
 
     async def _worked(self, procedure: str, text: str, opened: dict[str, Any]) -> str:
-        """Do a unit; return what it told, once its state is where others read it.
+        """Do a unit; return its result once its state is where others read it.
 
         When a segment has crashed, sessions of the cluster go on without their temporary tables: no trial is to blame.
         """

@@ -1,4 +1,4 @@
-"""What is said to a Greenplum cluster about one of its segments. Pure: values in, SQL out.
+"""Statements for a Greenplum cluster about one of its segments. Pure: values in, SQL out.
 
 A segment is a number (gp_segment_id) and a key, by which rows are sent to it. A function that runs there may read no
 table, so the plan of its query reads for it: a scan of its rows, grouped by the key. The grouping keeps the function
@@ -127,14 +127,14 @@ def _blocks(segment: GreenplumSegment, part: Part) -> sql.Composable:
 
 
 def runs_on_one_segment(plan: Iterable[str]) -> bool:
-    """Say of the lines of EXPLAIN whether a query is dispatched to one segment, and moves no rows between segments."""
+    """Return whether, by its EXPLAIN, a query goes to one segment and moves no rows between segments."""
     lines = list(plan)
     counts = [int(count) for line in lines for count in SEGMENTS_IN_PLAN.findall(line)]
     return bool(counts) and set(counts) == {1} and moves_nothing(lines)
 
 
 def moves_nothing(plan: Iterable[str]) -> bool:
-    """Say of the lines of EXPLAIN whether rows stay on their segments; that of an INSERT names no number of them."""
+    """Return whether, by EXPLAIN, rows stay on their segments; that of an INSERT does not count segments."""
     return not any(word in line for line in plan for word in MOVING)
 
 

@@ -78,7 +78,7 @@ VACUUM = "VACUUM easeml_segment.checkpoint_chunks"
 
 
 class GreenplumStore:
-    """What the coordinator of a cluster is asked for about one of its segments."""
+    """The store of one segment, reached through the coordinator of its cluster."""
 
     def __init__(self, connection: Connection, segment: GreenplumSegment) -> None:
         self._connection, self.segment = connection, segment
@@ -102,11 +102,11 @@ class GreenplumStore:
         return int(row["last"])
 
     async def facts(self) -> Facts:
-        """Return what cluster and segment say of themselves; the segment has imported then what units need."""
+        """Return the facts of cluster and segment; the segment then has imported what units need."""
         return await look(self._connection, self.segment.content)
 
     async def hold(self, token: str) -> None:
-        """Have the segment serve a token, and no other."""
+        """Make the segment serve a token, and no other."""
         await hold(self._connection, self.segment.content, token)
 
     async def make_ready(self) -> None:
@@ -126,20 +126,20 @@ class GreenplumStore:
         """Do nothing: what was registered is in the context of each unit."""
 
     async def receive(self, source: Connection, arrival: Arrival) -> int:
-        """Copy what arrives from a source; return the bytes."""
+        """Copy a transfer from a source; return the bytes."""
         return await copy_rows(source, self._connection, arrival.query, arrival.into)
 
     async def has_part(self, part: Part) -> bool:
-        """Say whether the rows of a part are here."""
+        """Return whether the rows of a part are here."""
         return bool(await self._rows(HAS_PART, **_values(part)))
 
     async def begin_dataset(self, dataset_id: int, encoder: str) -> None:
-        """Note the encoder of a dataset, which may be noted already."""
+        """Record the encoder of a dataset, unless it is recorded already."""
         if not await self._rows(HAS_DATASET, dataset=dataset_id):
             await self._execute(NEW_DATASET, key=self.segment.key, dataset=dataset_id, encoder=encoder.encode())
 
     async def begin_part(self, part: Part, encoder: str) -> bool:
-        """Note, in a transaction, that the rows of a part are here; return False where they are already."""
+        """Record, in a transaction, that the rows of a part are here; return False if they are already."""
         if await self.has_part(part):
             return False
         await self.begin_dataset(part.dataset_id, encoder)
@@ -162,7 +162,7 @@ class GreenplumStore:
                 await self._execute(statement, numbers=list(dataset_ids))
 
     async def has_state(self, state: KnownState) -> bool:
-        """Say whether the chunks of a state are here, all of them."""
+        """Return whether all chunks of a state are here."""
         values = {"trial": state.trial_id, "sha256": state.sha256, "n_bytes": state.n_bytes}
         (row,) = await self._rows(HAS_STATE, id=state.checkpoint_id, **values)
         return bool(row["n_bytes"] == state.n_bytes)

@@ -1,4 +1,4 @@
-"""What a segment is that is a PostgreSQL server, or a part of this one."""
+"""PostgreSQL servers, and parts of this one, as segments."""
 
 from __future__ import annotations
 

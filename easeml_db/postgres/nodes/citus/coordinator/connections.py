@@ -17,7 +17,7 @@ from easeml_db.postgres.nodes.citus.coordinator.store import CoordinatorStore
 OWN_SETTINGS = {"citus.max_cached_connection_lifetime": "-1"}
 INSTALL = "Install it on the whole cluster: easeml segment install SERVICE --engine citus --delegated."
 
-NOT_COMMITTED = "failed to commit transaction"  # the words of Citus
+NOT_COMMITTED = "failed to commit transaction"  # Citus's own message
 
 
 class CoordinatorConnection(psycopg.AsyncConnection[dict[str, Any]]):
@@ -39,7 +39,7 @@ class CoordinatorConnection(psycopg.AsyncConnection[dict[str, Any]]):
             raise SlotLost("a worker of the cluster could not commit: nothing of the transaction is there")
 
     def heed(self, notice: psycopg.errors.Diagnostic) -> None:
-        """Note what the coordinator warns of."""
+        """Record a warning of the coordinator."""
         self.has_lost |= (notice.message_primary or "").startswith(NOT_COMMITTED)
 
 
@@ -64,17 +64,17 @@ async def connect_worker(dsn: str, group: int, application_name: str, settings: 
 
 
 def install(connection: psycopg.Connection[dict[str, Any]]) -> None:
-    """Have a coordinator make the extension on all its workers, and the keys by which it is sent there."""
+    """Create the extension on all workers through their coordinator, and the keys that route queries to them."""
     for statement in INSTALLATION:
         connection.execute(statement)
 
 
 def worker_of(group: int, row: Mapping[str, Any]) -> CitusWorker:
-    """Return a worker by what the coordinator said of keys and workers. Raises NotFound, NotReady."""
+    """Return a worker from the coordinator's row of keys and workers. Raises NotFound, NotReady."""
     workers: Sequence[int] = row["workers"]
     if group not in workers:
-        known = ", ".join(map(str, workers)) or "none"
-        raise NotFound(f"its cluster has no worker {group}, but {known}", hint="pg_dist_node has them as groupid.")
+        groups = ", ".join(map(str, workers)) or "none"
+        raise NotFound(f"its cluster has no worker {group}, but {groups}", hint="pg_dist_node has them as groupid.")
     if row["key"] is None:
         raise NotReady(
             f"worker {group} of its cluster has no shard of easeml_worker.keys, by which it could be reached",
@@ -84,5 +84,5 @@ def worker_of(group: int, row: Mapping[str, Any]) -> CitusWorker:
 
 
 def refusal(error: psycopg.Error) -> Exception:
-    """Say of a coordinator that knows no keys what it lacks; other errors pass."""
+    """Return NotReady for the error of a coordinator without keys, and any other error as it is."""
     return NotReady("its database knows no workers of Citus", hint=INSTALL) if error.sqlstate in MISSING else error

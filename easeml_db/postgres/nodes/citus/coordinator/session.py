@@ -1,4 +1,4 @@
-"""The session of a slot on a worker of Citus that only the coordinator of its cluster is asked for."""
+"""The session of a slot on a worker of Citus that is reached through the coordinator of its cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from easeml_db.postgres.sessions.unit_session import Result
 
 
 class CoordinatorUnitSession(NodeUnitSession):
-    """As on any node, but for the unit itself, whose call Citus delegates."""
+    """The session of a slot on any node, except that Citus delegates the call of the unit."""
 
     _store: CoordinatorStore
 
@@ -28,5 +28,5 @@ class CoordinatorUnitSession(NodeUnitSession):
     async def _called(self, procedure: str, text: str, opened: dict[str, Any]) -> dict[str, Any]:
         statement = self._store.worker.unit(WORK[procedure], text, json.dumps(opened))
         row = await (await self._remote.execute(statement)).fetchone()
-        told: dict[str, Any] = (row or {})["result"]
-        return told
+        result: dict[str, Any] = (row or {})["result"]
+        return result

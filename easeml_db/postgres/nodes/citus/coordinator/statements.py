@@ -1,4 +1,4 @@
-"""What is said to the coordinator of a Citus cluster about one of its workers. Pure: values in, SQL out.
+"""Statements for the coordinator of a Citus cluster about one of its workers. Pure: values in, SQL out.
 
 A statement is an argument of a function in a query of one key, whose shard is on the worker: Citus sends such a query
 there as it is, in a transaction, too. A unit commits, so it is a procedure, and Citus delegates its call by that key.
@@ -95,7 +95,7 @@ class CitusWorker:
         )
 
     def unit(self, work: str, order: str, context: str) -> sql.Composed:
-        """Return the call that does a unit there."""
+        """Return the call that does a unit on the worker."""
         return sql.SQL(UNIT).format(
             key=sql.Literal(self.key),
             worker=sql.Literal(self.group),
@@ -120,9 +120,7 @@ def arrived(into: sql.Composable, rows: Sequence[Row]) -> tuple[str, list[bytes]
     numbers = itertools.count(1)
 
     def written(row: Row) -> sql.Composed:
-        values = [
-            sql.SQL("($1)[{}]").format(next(numbers)) if isinstance(each, bytes) else sql.Literal(each) for each in row
-        ]
+        values = [sql.SQL("($1)[{}]").format(next(numbers)) if isinstance(v, bytes) else sql.Literal(v) for v in row]
         return sql.SQL("({})").format(sql.SQL(", ").join(values))
 
     values = sql.SQL(", ").join(map(written, rows))

@@ -15,22 +15,22 @@ import psycopg
 from psycopg import sql
 
 from easeml_db.postgres.nodes.citus.coordinator.store import CoordinatorStore
-from easeml_db.postgres.nodes.node_works import Columns, NodeWork, Told, told_by
+from easeml_db.postgres.nodes.node_works import Columns, Fields, NodeWork, segment_errors
 from easeml_db.postgres.nodes.nodes import connect_to
 
 
 class CoordinatorWork(NodeWork):
-    """As on any node, but for how what is said gets there."""
+    """The session on any node, except for the way of its statements."""
 
     store: CoordinatorStore
 
-    async def unit(self, work: str, order: str, context: str) -> Told:
-        """Do a unit there, which commits; return what it told."""
+    async def unit(self, work: str, order: str, context: str) -> Fields:
+        """Do a unit on the worker, which commits; return its result."""
         call = self.store.worker.unit(work, order, context)
-        async with told_by(self.node):
+        async with segment_errors(self.node):
             cursor = await self._watched(asyncio.ensure_future(self.connection.execute(call)))
-        told: Told = (await cursor.fetchone() or {})["result"]
-        return told
+        result: Fields = (await cursor.fetchone() or {})["result"]
+        return result
 
     def read(self, query: sql.Composable, columns: Columns) -> sql.Composable:
         """Return the query of the coordinator that returns what a query returns on the worker, of these very types."""
@@ -52,10 +52,10 @@ class CoordinatorWork(NodeWork):
 
     async def _rows(self, statement: str, values: Sequence[object]) -> list[dict[str, Any]]:
         text = psycopg.AsyncClientCursor(self.connection).mogrify(statement.encode(), list(values))
-        return await self.store.told(text)
+        return await self.store.worker_rows(text)
 
     async def _visit(self) -> None:
-        """Have the worker answer another session: that its coordinator does says nothing of it."""
+        """Let the worker answer another session: an answer of its coordinator would not prove that it runs."""
         store = await connect_to(self.node, "easeml looks", {})
         try:
             await store.states(0)

@@ -9,7 +9,7 @@ import altair as alt
 
 from easeml_db.report.charts import KIND_BLUES, MUTED, TEXT, Frame
 from easeml_db.report.datasets import HUES, ChartData
-from easeml_db.report.held_out import CHART_ORDER, SQUARES
+from easeml_db.report.evaluation import CHART_ORDER, SQUARES
 
 SQUARE_HEIGHT, BAR_STEP = 300, 22
 MOST_CLASSES_WITH_NUMBERS = 12
@@ -57,7 +57,7 @@ def _confusion(data: ChartData, frame: Frame) -> Any:
 
 
 def _square(name: str, data: ChartData, x_title: str, y_title: str) -> tuple[alt.X, alt.Y, Any]:
-    """Return both axes with the same ends, and a dashed line between them on which both say the same."""
+    """Return both axes with the same ends, and a dashed line on which both have the same value."""
     scale = alt.Scale(domain=data.datasets[f"{name}_diagonal"]["at"], nice=False)
     x = alt.X().scale(scale).axis(alt.Axis(title=x_title, tickCount=6))
     y = alt.Y().scale(scale).axis(alt.Axis(title=y_title, tickCount=6))
@@ -78,7 +78,7 @@ def _curves(name: str, x_field: tuple[str, str], y_field: tuple[str, str]) -> Dr
         base = alt.Chart(alt.NamedData(name)).encode(x=x, y=y, color=hue)
         layers = [diagonal, base.mark_line(strokeWidth=2).encode(order="place:Q")]
         if name == "calibration":
-            tooltip = [alt.Tooltip(f"{each}:{'N' if each == 'name' else 'Q'}") for each in columns if each != "place"]
+            tooltip = [alt.Tooltip(f"{c}:{'N' if c == 'name' else 'Q'}") for c in columns if c != "place"]
             layers.append(base.mark_point(filled=True, size=40).encode(tooltip=tooltip))
         return _finished(alt.layer(*layers), name, SQUARE_HEIGHT, frame)
 

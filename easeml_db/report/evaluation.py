@@ -1,4 +1,4 @@
-"""What the best trial answers for held-out rows, as small columns for charts and as lines of a table."""
+"""Answers of the best trial on held-out rows, as small columns for charts and as lines of a table."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ CHART_ORDER = ("confusion", "residuals", "roc", "calibration", "inputs", "hyperp
 
 def held_out_columns(rows: RunRows) -> dict[str, Columns]:
     """Return the data of the charts by name; one that has nothing to show is left out."""
-    found = {name: rows.held_out.get(name, ()) for name in CHART_ORDER}
-    cells = found["confusion"] if len(found["confusion"]) <= MOST_CLASSES_IN_MATRIX**2 else ()
-    hyperparameters = sorted(found["hyperparameters"], key=lambda row: -row["importance"])[:MOST_BARS]
+    answers = {name: rows.held_out.get(name, ()) for name in CHART_ORDER}
+    cells = answers["confusion"] if len(answers["confusion"]) <= MOST_CLASSES_IN_MATRIX**2 else ()
+    hyperparameters = sorted(answers["hyperparameters"], key=lambda row: -row["importance"])[:MOST_BARS]
     columns: dict[str, Columns] = {
         "confusion": columns_of(cells, {"actual": "actual", "predicted": "predicted", "n": "n_rows", "share": "share"}),
-        "roc": _curves(map(thinned, _by_class(found["roc"])), ROC),
-        "calibration": _curves(_by_class(found["calibration"]), CALIBRATION),
-        "residuals": columns_of(thinned(found["residuals"]), {"actual": "actual", "predicted": "predicted"}),
-        "inputs": _inputs(found["inputs"][:MOST_BARS]),
+        "roc": _curves(map(thinned, _by_class(answers["roc"])), ROC),
+        "calibration": _curves(_by_class(answers["calibration"]), CALIBRATION),
+        "residuals": columns_of(thinned(answers["residuals"]), {"actual": "actual", "predicted": "predicted"}),
+        "inputs": _inputs(answers["inputs"][:MOST_BARS]),
         "hyperparameters": {
             "name": [f"{row['architecture']}: {row['hyperparameter']}" for row in hyperparameters],
             **columns_of(hyperparameters, {"importance": "importance"}),
         },
     }
-    shown = {name: each for name, each in columns.items() if any(map(len, each.values()))}
+    shown = {name: values for name, values in columns.items() if any(map(len, values.values()))}
     return {**shown, **{f"{name}_diagonal": _diagonal(name, shown[name]) for name in SQUARES if name in shown}}
 
 
 def score_lines(rows: RunRows) -> list[tuple[str, str, str, str]]:
     """Return (metric, validation, test, description) of each metric that is defined for either split."""
-    found = []
+    lines = []
     for row in rows.held_out.get("scores", ()):
         is_count = row["metric"].startswith("n_")
         values = [f"{row[split]:,.0f}" if is_count and row[split] is not None else metric_text(row[split])
                   for split in ("validation", "test")]  # fmt: skip
         if any(values):
-            found.append((row["metric"], values[0], values[1], row["summary"]))
-    return found
+            lines.append((row["metric"], values[0], values[1], row["summary"]))
+    return lines
 
 
 def thinned(rows: Sequence[Row], n_most: int = MOST_POINTS) -> list[Row]:
@@ -74,7 +74,7 @@ def _curves(curves: Iterable[Sequence[Row]], names: Mapping[str, str]) -> Column
 
 
 def _diagonal(name: str, columns: Columns) -> Columns:
-    """Return the ends of the line on which both axes say the same."""
+    """Return the ends of the line on which both axes have the same value."""
     if name != "residuals":
         return {"at": [0.0, 1.0]}
     seen = [value for column in columns.values() for value in column]
