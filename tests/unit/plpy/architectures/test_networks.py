@@ -11,7 +11,7 @@ import torch
 from easeml_plpy.architectures import complete
 from easeml_plpy.architectures.tables.table_embedding import TableEmbedding
 from easeml_plpy.architectures.tables.table_size import MOST_TOKENS, embedded_width
-from easeml_plpy.columns.layout import Layout, ViewColumn
+from easeml_plpy.columns.layout import FormColumn, Layout
 from easeml_plpy.columns.task import Task
 from easeml_plpy.trainers import ARCHITECTURES
 from easeml_plpy.trainers.networks import torch_trainer
@@ -19,13 +19,13 @@ from easeml_plpy.trainers.networks.torch_trial import AVERAGE, MODULE, with_pref
 from tests.unit.plpy.trainers.training_rows import no_pause
 
 LAYOUT: Layout = (
-    ViewColumn("number", "a", cardinality=8),
-    ViewColumn("flag", "a"),
-    ViewColumn("category", "b", cardinality=3),
-    ViewColumn("number", "c", cardinality=1),
-    ViewColumn("number", "d"),
+    FormColumn("number", "a", cardinality=8),
+    FormColumn("flag", "a"),
+    FormColumn("category", "b", cardinality=3),
+    FormColumn("number", "c", cardinality=1),
+    FormColumn("number", "d"),
 )
-WORDS: Layout = tuple(ViewColumn("token", "text", str(k), cardinality=2 * MOST_TOKENS) for k in range(6))
+WORDS: Layout = tuple(FormColumn("token", "text", str(k), cardinality=2 * MOST_TOKENS) for k in range(6))
 TRAINER = torch_trainer.TorchTrainer()
 NETWORKS = ["mlp", "resnet", "tabm"]
 
@@ -54,7 +54,7 @@ def test_rows_are_embedded_to_the_width_that_is_reckoned(layout: Layout) -> None
 
 
 def test_a_number_becomes_a_function_that_is_linear_between_its_knots() -> None:
-    layer = TableEmbedding((ViewColumn("number", "a", cardinality=4),), 3)
+    layer = TableEmbedding((FormColumn("number", "a", cardinality=4),), 3)
     with torch.no_grad():
         layer.parts[0].bias.fill_(10.0)  # far from where the activation cuts off
         at = layer(torch.tensor([[0.25], [0.375], [0.5], [0.75]]))

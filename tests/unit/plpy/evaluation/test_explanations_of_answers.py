@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.inspection import permutation_importance
 
 from easeml_plpy.columns.encoder import Encoder
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.task import Task
 from easeml_plpy.evaluation import attribution
 from easeml_plpy.evaluation.attribution import sampled_attribution
@@ -119,8 +119,8 @@ def test_mixed_rows_take_each_feature_from_the_row_that_is_named() -> None:
 
 def test_columns_of_a_view_belong_to_the_feature_they_were_made_of() -> None:
     layout = (
-        ViewColumn("category", "c"), ViewColumn("number", "c", "target 0"), ViewColumn("number", "v", "2"),
-        ViewColumn("number", "image", "3"), ViewColumn("number", "x"), ViewColumn("number", "x", "hour"),
+        FormColumn("category", "c"), FormColumn("number", "c", "target 0"), FormColumn("number", "v", "2"),
+        FormColumn("number", "image", "3"), FormColumn("number", "x"), FormColumn("number", "x", "hour"),
     )  # fmt: skip
     assert feature_places(FEATURES, layout).tolist() == [1, 1, 4, 8, 0, 0]
 

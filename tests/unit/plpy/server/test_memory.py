@@ -16,7 +16,7 @@ import torch
 from easeml_plpy.architectures import complete
 from easeml_plpy.architectures.config import Config, NotedConfig
 from easeml_plpy.catalogue.config_memory import Check, needed_bytes, shortage
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.task import Objects, Task
 from easeml_plpy.server.devices import bind
 from easeml_plpy.server.errors import InvalidArgument, TrialFailed
@@ -29,9 +29,9 @@ from tests.unit.plpy.trainers.training_rows import IMAGE_NETWORKS, SERIES_NETWOR
 IMAGES = Task("classification", (3, 20, 17), 5)
 ROWS = Task("regression", (7,), 1)
 COLUMNS = (
-    ViewColumn("number", "a", cardinality=9), ViewColumn("flag", "a"), ViewColumn("number", "b", cardinality=4),
-    ViewColumn("category", "c", cardinality=3), ViewColumn("number", "d"),
-    *(ViewColumn("token", "e", str(k), cardinality=30) for k in range(4)),
+    FormColumn("number", "a", cardinality=9), FormColumn("flag", "a"), FormColumn("number", "b", cardinality=4),
+    FormColumn("category", "c", cardinality=3), FormColumn("number", "d"),
+    *(FormColumn("token", "e", str(k), cardinality=30) for k in range(4)),
 )  # fmt: skip
 TABLE = Task("classification", (len(COLUMNS),), 3, "float32", COLUMNS)
 CONFIGS: tuple[tuple[str, Task, dict[str, object]], ...] = (

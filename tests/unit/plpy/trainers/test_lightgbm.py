@@ -10,7 +10,7 @@ import torch
 
 from easeml_plpy.architectures import complete
 from easeml_plpy.catalogue.config_memory import needed_bytes
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.task import Task
 from easeml_plpy.metrics.metrics import measure, values
 from easeml_plpy.server.errors import CorruptCheckpoint, NotReady, ShapeMismatch
@@ -23,7 +23,7 @@ from easeml_plpy.trainers.lightgbm.trial import LightGBMTrial
 from tests.unit.plpy.trainers.training_rows import no_pause
 
 N_ROWS, N_COLUMNS = 900, 4
-LAYOUT = (*(ViewColumn("number", f"c{k}") for k in range(3)), ViewColumn("category", "c3", cardinality=6))
+LAYOUT = (*(FormColumn("number", f"c{k}") for k in range(3)), FormColumn("category", "c3", cardinality=6))
 LIGHTGBM = architecture("lightgbm")
 TRAINER = trainer_for("boosting")
 FEW = {"trees_per_epoch": 8, "num_leaves": 7, "bagging_fraction": 0.7, "feature_fraction": 0.8}

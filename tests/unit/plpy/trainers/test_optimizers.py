@@ -32,12 +32,12 @@ optimizer.load_state_dict(optimizer.state_dict())
 
 from easeml_plpy.architectures import complete, fits
 from easeml_plpy.trainers import ARCHITECTURES
-from easeml_plpy.columns.layout import ViewColumn
+from easeml_plpy.columns.layout import FormColumn
 from easeml_plpy.columns.task import Objects, Task
 from easeml_plpy.trainers import trainer_for
 from easeml_plpy.trainers.networks.unfilled import NothingDrawn
 kinds = ("number", "flag", "category", "token")
-layout = tuple(ViewColumn(kind, "a", cardinality=8) for kind in kinds)
+layout = tuple(FormColumn(kind, "a", cardinality=8) for kind in kinds)
 table = Task("classification", (4,), 3, "float32", layout)
 others = [Task("classification", shape, 3) for shape in ((12,), (28, 28), (24, 2))]
 others.append(Task("classification", (12, 6), 3, objects=Objects(3, 2)))
