@@ -11,7 +11,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 from stored_rows.catalogue_rows import TINY, fill
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 # Few values, so that many trials are equal; some have no loss, some are ensembles, some were not measured.
 TIES = """

@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 from tests import toy_metric
 
 if TYPE_CHECKING:
-    from tests.conftest import Session
+    from tests.fixtures.sessions import Session
 
 PRELUDE = Path(toy_metric.__file__).read_text(encoding="utf-8") + toy_metric.REGISTER
 SELECT_MODELS = """
