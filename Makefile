@@ -64,6 +64,7 @@ unit: setup
 
 lint: setup
 	@cd $(HERE) && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	@cd $(HERE) && $(BIN)/pytest -q -p no:randomly tests/contract/test_sql_layout.py
 
 docs: setup
 	@cd $(HERE) && $(BIN)/python docs/generate.py
