@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from easeml_db.coordinator.arm_opening import ArmOpening
-from easeml_db.coordinator.effects import CutTraining, Effect
+from easeml_db.coordinator.effects import CutTraining, Effect, OpenSlots
 from easeml_db.coordinator.faults import faults_of
 from easeml_db.coordinator.instance_keeping import InstanceKeeping
 from easeml_db.coordinator.lease import Lease
@@ -86,6 +86,7 @@ class PlannedRuns:
                     effects += await self._follow(self._dispatcher.runs[run_id], now_seconds)
             except (InvalidArgument, InvalidData) as error:  # of this run's plan, its price list or its times
                 await self._arms.fail(run_id, str(error))
+                effects.append(OpenSlots())  # it may have released instances before
         return effects
 
     def _left_over(self, run_id: int) -> list[int]:

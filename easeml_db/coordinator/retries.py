@@ -69,7 +69,7 @@ class Retries:
         for order in message.order.by_trial():
             error = message.failures.get(order.unit.trial_id)
             if error is not None:
-                effects += await self._carry_out(order, error, cause_of(error), now_seconds)
+                effects += await self._carry_out(order, error, cause_of(error, is_member=True), now_seconds)
         return effects
 
     async def stuck(self, message: SlotStuck, now_seconds: float) -> list[Effect]:
@@ -96,9 +96,9 @@ class Retries:
 
     def pause_run(self, run_id: int, now_seconds: float) -> None:
         """Start nothing of a run for a while: another open transaction holds its rows."""
-        seconds = ROWS_PAUSE.seconds(self._pauses.n_in_a_row(run_id))
-        if run_id in self._dispatcher.runs and self._pauses.begin(run_id, now_seconds, seconds):
-            self._dispatcher.runs.put_aside(run_id)
+        if run_id in self._dispatcher.runs:
+            self._pauses.begin(run_id, now_seconds, ROWS_PAUSE.seconds(self._pauses.n_in_a_row(run_id)))
+            self._dispatcher.runs.put_aside(run_id)  # also where it was read anew in the midst of its pause
 
     def end_pauses(self, now_seconds: float) -> None:
         """Resume the runs whose pause is over."""

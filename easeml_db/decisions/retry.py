@@ -104,11 +104,20 @@ CAUSES: Mapping[type[EasemlError] | tuple[type[EasemlError], ...], Cause] = {
 }
 
 
-def cause_of(error: EasemlError, *, is_batch: bool = False, is_measured: bool = False) -> Cause:
-    """Return the cause that an error shows. `is_batch`: several trials failed with it at once."""
+OF_ORDERS = frozenset({Cause.SLOT_LOST, Cause.SERVER_CRASHED, Cause.WRONG_VERSION})
+"""Causes that concern a whole order: a member that fails alone with such an error has failed by itself."""
+
+
+def cause_of(
+    error: EasemlError, *, is_batch: bool = False, is_member: bool = False, is_measured: bool = False
+) -> Cause:
+    """Return the cause that an error shows.
+
+    is_batch: several trials failed with it at once. is_member: one of a batch whose other trials are recorded.
+    """
     for kind, cause in CAUSES.items():
         if isinstance(error, kind):
-            return cause
+            return Cause.FAILED if is_member and cause in OF_ORDERS else cause
     if is_measured:
         return Cause.FAILED_MEASURED
     return Cause.FAILED_IN_BATCH if is_batch else Cause.FAILED

@@ -102,6 +102,8 @@ def test_a_refreshed_dataset_is_listed_with_how_often_it_is_checked(shell: Any, 
         assert (rule["every"], rule["when_drift"]) == ("1 day", None)
         (row,) = [line for line in shell("dataset", "refreshes").stdout.splitlines() if line.startswith("cli digits")]
         assert "1 day " in row
+        refused = shell("dataset", "refresh", "cli digits", "--when-drift", 0)
+        assert "expected a positive number" in str(refused.exception)
     finally:
         document(shell("dataset", "refresh", "cli digits", "--off", "--json"))
 

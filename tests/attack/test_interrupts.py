@@ -127,6 +127,7 @@ BEHIND_THE_DOOR = {
 # They take no argument, or only names and numbers: a call is over at once.
 SHORT = {
     "specifications",
+    "architecture_facts",
     "complete_budget",
     "takes_n_parallel",
     "complete_allocation",
@@ -153,6 +154,7 @@ SAME_MECHANISM = {
 }  # fmt: skip
 # What only administrators call, and what only the service calls, in a session for which no tenant's statement waits.
 NOT_FOR_TENANTS = {
+    "check_engine",
     "check_architecture",
     "read_price_list",
     "pack_task",

@@ -89,7 +89,7 @@ def refresh(name: str, dsn: str | None, as_json: bool, **options: object) -> Non
     if sum(bool(options[option]) for option in ("off", "now", "advance")) > 1:
         raise click.UsageError("--off, --now and --advance exclude each other")
     with database(dsn, has_own_names=True) as connection:
-        if any(value not in (None, False) for value in options.values()):
+        if any(value is not None and value is not False for value in options.values()):
             _print_refresh(name, _change_refresh(connection, name, options), as_json)
             return
         dataset_id = call(connection, "refresh_dataset", name)

@@ -20,6 +20,7 @@ from easeml_db.decisions.retry import (
 )
 from easeml_db.errors import (
     ALL_ERRORS,
+    EasemlError,
     InvalidData,
     NotFound,
     OutOfSpace,
@@ -110,3 +111,10 @@ def test_a_growing_pause_never_overflows(base, ratio, factor, n_before):
 
 def test_only_the_last_attempt_leaves_its_gang():
     assert [runs_alone(n) for n in range(MAX_ATTEMPTS)] == [False, False, True]
+
+
+@pytest.mark.parametrize("error", [SlotLost, ServerCrashed, VersionMismatch])
+def test_a_member_of_a_batch_ends_neither_the_service_nor_the_slot(error: type[EasemlError]) -> None:
+    """Its own state may be of another version; the other members are recorded, so slot and server are well."""
+    decision = decide(Failure(cause_of(error("it failed"), is_member=True)))
+    assert decision == RetryDecision(end_trial=True)
