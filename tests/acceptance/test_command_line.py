@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -312,4 +313,6 @@ def test_the_demo_runs_twice(server: Embedded, shell: Any, monkeypatch: pytest.M
         accuracy = float(result.stdout.split("accuracy\n")[-1].split()[2])
         assert accuracy > least_accuracy
         assert "psql 'host=" in result.stdout
+        steps = [re.match(r"\S+ ([a-z-]+(?: [a-z-]+)*)", line) for line in result.stdout.strip().splitlines()[-3:]]
+        assert all(step is not None and shell(*step[1].split(), "--help").exit_code == 0 for step in steps), steps
     assert "is there from before" in result.stdout

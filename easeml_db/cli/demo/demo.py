@@ -61,7 +61,7 @@ def _show_subject(server: Embedded, n_slots: int | None, console: SubjectConsole
         if has_nodes:
             show_traffic(connection, run_id, console)
         _predict(connection, console)
-    print_next_steps(server, console, (f"leaderboard {run_id}", "this run again"))
+    print_next_steps(server, console, (f"run leaderboard {run_id}", "this run again"))
 
 
 class SubjectConsole(DemoConsole):

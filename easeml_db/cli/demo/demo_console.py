@@ -81,12 +81,14 @@ def print_next_steps(server: Embedded, console: DemoConsole, *commands: tuple[st
     console.note(server_facts(server)["psql"], "cyan")
     if server.folder != Path(os.environ.get("EASEML_DATA") or default_folder()):
         console.note(f"export EASEML_DATA={shlex.quote(str(server.folder))}", "cyan")
-    for arguments, purpose in (
+    steps = [
         *commands,
         ("doctor", "looks whether all is well"),
         ("down", "stops server and coordinator; the data stays"),
-    ):
-        console.note(f"{command} {arguments:<14} {purpose}")
+    ]
+    width = max(len(arguments) for arguments, _ in steps)
+    for arguments, purpose in steps:
+        console.note(f"{command} {arguments:<{width}}  {purpose}")
 
 
 def since(started_seconds: float) -> str:

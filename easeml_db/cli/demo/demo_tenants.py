@@ -33,7 +33,7 @@ def show_tenants(server: Embedded, n_slots: int | None) -> None:
         _explain(connection, run_ids, console)
         _look_at_others(connection, run_ids, console)
     print_next_steps(
-        server, console, ("decisions", "who was served and who waited"), ("regret --all", "what each came to")
+        server, console, ("run decisions", "who was served and who waited"), ("regret --all", "what each came to")
     )
 
 
