@@ -46,12 +46,14 @@ class ConfidenceBounds:
     def beta(self, n_arms: int, t: int) -> float:
         """Return the weight of the variance at a tenant's t-th play (t = 1, 2, ...)."""
         if self.theorem is None:
+            # t counts this tenant's own plays, not the rounds of all tenants.
             return math.log(n_arms * t * t / self.delta)
         n, k, c = self.theorem.n_tenants, self.theorem.max_arms, self.theorem.max_cost
         return 2 * c * math.log(math.pi**2 * n * k * t * t / (6 * self.delta))
 
     def bounds(self, mean: Vector, variance: Vector, costs: Vector, beta: float) -> Vector:
         """Return the upper bounds of all arms, shape (K,)."""
+        # sqrt(beta / c_k) sd_k as one root. c_k is in units of the mean cost (costs.py): the rule depends on its scale.
         bounds: Vector = mean + np.sqrt(variance * (beta / costs if self.is_cost_aware else beta))
         return bounds
 
@@ -64,8 +66,10 @@ def expected_improvement(mean: Vector, variance: Vector, best: float, link: str 
     if link != "identity":
         return _improvement_by_quadrature(mean, deviation, best, link)
     gain = mean - best
+    # A deviation of 0 makes z huge and ndtr(z) 0 or 1, so that the result is (mean - best)^+.
     z = gain / np.maximum(deviation, 1e-12)
     improvement: Vector = gain * ndtr(z) + deviation * _density(z)
+    # Far below the best the two terms cancel, and rounding may leave a sum just below 0.
     return np.maximum(improvement, 0.0)
 
 
@@ -73,8 +77,11 @@ def _improvement_by_quadrature(mean: Vector, deviation: Vector, best: float, lin
     """Integrate by Gauss-Legendre from where the quality exceeds the best, so that the kink there does no harm."""
     from scipy.special import logit
 
+    # Not `to_latent`, which clips at 0.995: the gains below count from the unclipped best. Only 0 and 1 have no logit.
     level = float(logit(min(max(best, 1e-12), 1.0 - 1e-12)))
     low = np.maximum((level - mean) / np.maximum(deviation, 1e-12), -_TAIL)
+    # The upper end is 7 deviations above the mean, or above `low` where that is higher: the interval is never empty.
+    # Legendre nodes lie in [-1, 1]; `half` maps them to it, and is also the factor of the integral.
     half = (np.maximum(low, 0.0) + _TAIL - low) / 2
     z = low[:, None] + half[:, None] * (1.0 + _NODES)
     gains = np.maximum(to_quality(mean[:, None] + deviation[:, None] * z, link) - best, 0.0)

@@ -18,6 +18,7 @@ def normalised(costs: Sequence[Vector]) -> list[Vector]:
     """Return all tenants' costs, one vector each (K_i,), in units of their common mean. Raises InvalidArgument."""
     everything = np.concatenate(costs) if costs else np.empty(0)
     check_costs(everything)
+    # One mean over all tenants, not one for each: algorithm 2, line 8, compares bounds of different tenants.
     mean = float(everything.mean()) if len(everything) else 1.0
     return [one / mean for one in costs]
 

@@ -39,7 +39,10 @@ def empirical_prior(qualities: Matrix, *, link: str = "identity", is_calibrated:
     residuals = history - mean
     covariance = residuals.T @ residuals / (n - 1)
     variances = np.diagonal(covariance)
+    # Few tenants say little of a single arm's variance: half of it comes from the mean over arms. The floor keeps D
+    # invertible where past tenants do not differ at all.
     diagonal = 0.5 * variances + 0.5 * max(float(variances.mean()), 1e-6)
+    # Without calibration: C as it is, and a tenth of D beside it, because C has a rank of n - 1 at most.
     scale, share, freedom = _calibrated(residuals, diagonal) if is_calibrated else (1.0, 0.1, math.inf)
     noise = NOISE_FRACTION * float(diagonal.mean())
     fitted = {"scale": scale, "diagonal": share, "degrees_of_freedom": freedom, "n_tenants": n}
@@ -56,6 +59,7 @@ def _calibrated(residuals: Matrix, diagonal: Vector) -> tuple[float, float, floa
     def loss(logs: np.ndarray) -> float:
         return -left_out.log_likelihood(*np.exp(logs))
 
+    # Nelder-Mead finds a local optimum: the best of several starts counts. Logarithms keep s, d and nu positive.
     fits = [minimize(loss, start, method="Nelder-Mead", bounds=_BOUNDS) for start in _STARTS]
     scale, share, freedom = np.exp(min(fits, key=lambda fit: float(fit.fun)).x)
     return float(scale), float(share), float(freedom)
@@ -76,9 +80,13 @@ class LeaveOneOut:
         from scipy.special import gammaln  # a third of what a command imports
 
         n, k = self._n, self._k
+        # A = s (n - 1) / (n - 2) C + d I and a = s n / ((n - 1) (n - 2)) make s C_u + d I = A - a z_u z_u'.
+        # `spread` holds A's eigenvalues along the data; in the other k - r directions A is d. q = z_u' A^-1 z_u.
         spread = scale * (n - 1) / (n - 2) * self._eigenvalues + share
         q = (self._along / spread).sum(axis=1)
         rest = np.maximum(1.0 - scale * n / ((n - 1) * (n - 2)) * q, 1e-12)  # positive but for rounding
+        # Determinant lemma: det(A - a z z') = det A (1 - a q). Sherman-Morrison: z' (A - a z z')^-1 z = q / (1 - a q).
+        # The residual is y_u - m_u = n / (n - 1) z_u.
         log_determinant = np.log(spread).sum() + (k - len(spread)) * math.log(share) + np.log(rest)
         distance = (n / (n - 1)) ** 2 * q / rest
         constant = gammaln((freedom + k) / 2) - gammaln(freedom / 2) - k / 2 * math.log(freedom * math.pi)

@@ -38,5 +38,7 @@ def _effects(values: Matrix, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     per_row = mask / mask.sum(axis=1, keepdims=True)
     row_means = values.sum(axis=1) / mask.sum(axis=1)
     system = np.diag(mask.sum(axis=0)) - mask.T @ per_row
+    # Singular: adding a constant to all columns and taking it from all rows changes nothing. lstsq returns the smallest
+    # solution, which is also 0 for an arm that nobody tried.
     columns = np.linalg.lstsq(system, values.sum(axis=0) - mask.T @ row_means, rcond=1e-10)[0]
     return row_means - per_row @ columns, columns

@@ -53,6 +53,8 @@ class Posterior:
     def observe(self, arm: int, quality: float) -> None:
         """Record the quality of a play; an arm may be observed again."""
         row = self._row_of(arm, self._rows[: self.n_observed])
+        # The variance before the scale: surprise counts in units of the prior's covariance, and the mean does not
+        # depend on the scale.
         deviation = math.sqrt(self._variance[arm] + self.prior.noise_variance)  # of the observation
         innovation = (self.prior.latent(quality) - float(self.mean[arm])) / deviation
         self.mean += row * innovation
@@ -76,11 +78,13 @@ class Posterior:
     def _row_of(self, arm: int, rows: np.ndarray) -> Vector:
         """Return the row of V that an observation of this arm adds below these."""
         covariance: Vector = self.prior.covariance[arm] - rows[:, arm] @ rows
+        # The divisor is the new diagonal entry of L. Rounding may leave the variance of a well-known arm just below 0.
         row: Vector = covariance / math.sqrt(max(covariance[arm], 0.0) + self.prior.noise_variance)
         return row
 
     def _keep(self, row: Vector) -> None:
         if self.n_observed == len(self._rows):
+            # Growing by a share of the size keeps all copying linear in t; a quarter leaves little memory unused.
             more = np.empty((max(_ROWS_AT_ONCE, self.n_observed // 4), len(row)))
             self._rows = np.concatenate([self._rows, more])
         self._rows[self.n_observed] = row

@@ -14,7 +14,9 @@ from easeml_db.errors import InvalidArgument
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+# Ours: the middle of [0, 1], with two deviations to either end.
 DEFAULT_MEAN, DEFAULT_DEVIATION, DEFAULT_NOISE_VARIANCE = 0.5, 0.25, 0.02**2
+# 0 and 1 have no logit, and next to them a tiny difference of qualities would be a huge one of logits.
 LOGIT_BOUNDS = (0.005, 0.995)
 LINKS = ("identity", "logit")
 

@@ -39,6 +39,7 @@ def rbf_prior(qualities: Matrix) -> Prior:
     mean = float(history.mean())
     residuals = history - mean
     scale = float(np.sqrt(np.median(squares[~np.eye(len(squares), dtype=bool)]))) if len(squares) > 1 else 1.0
+    # Past tenants may have found all arms equal.
     scale = max(scale, 1e-6)
     length = scale * _argmax(lambda times: _fit(times * scale, squares, residuals).log_likelihood, _LENGTHS)
     fit = _fit(length, squares, residuals)
@@ -50,6 +51,7 @@ def rbf_prior(qualities: Matrix) -> Prior:
 def _squared_distances(history: Matrix) -> Matrix:
     """Return the mean squared difference of each two columns, shape (K, K)."""
     squares = (history**2).mean(axis=0)
+    # |x|^2 + |y|^2 - 2 x y of two equal arms may round to just below 0.
     distances: Matrix = np.maximum(squares[:, None] + squares[None, :] - 2 * history.T @ history / len(history), 0.0)
     return distances
 
@@ -60,16 +62,19 @@ def _argmax(value: Callable[[float], float], grid: Vector) -> float:
 
     values = [value(float(point)) for point in grid]
     best = int(np.argmax(values))
+    # The search finds one maximum, and there may be several: the grid says between which points to look.
     bounds = np.log(grid[[max(best - 1, 0), min(best + 1, len(grid) - 1)]])
     result = minimize_scalar(
         lambda log: -value(float(np.exp(log))), bounds=bounds, method="bounded", options={"xatol": 0.005}
     )
+    # The search never looks at the grid's point itself, which may be better than what it found.
     return float(np.exp(result.x)) if -result.fun > values[best] else float(grid[best])
 
 
 def _fit(length: float, squares: Matrix, residuals: Matrix) -> _Fit:
     """Return the best amplitude and noise for a length."""
     eigenvalues, vectors = np.linalg.eigh(np.exp(-squares / (2 * length**2)))
+    # A Gaussian kernel has no negative eigenvalues: these are rounding.
     eigenvalues = np.maximum(eigenvalues, 0.0)
     power = ((residuals @ vectors) ** 2).sum(axis=0)  # of the residuals along each eigenvector, over all tenants
     n = len(residuals)
@@ -80,6 +85,7 @@ def _fit(length: float, squares: Matrix, residuals: Matrix) -> _Fit:
 def _with_ratio(ratio: float, eigenvalues: Vector, power: Vector, n: int) -> _Fit:
     """Return the best amplitude for noise variance / amplitude = ratio, n past tenants."""
     spread, k = eigenvalues + ratio, len(eigenvalues)
+    # The derivative of the likelihood by A is 0 where A = mean of power / (e + r) over all n K values, e an eigenvalue.
     amplitude = max(float((power / spread).sum()) / (n * k), _LEAST_VARIANCE)
     distance = float((power / spread).sum()) / amplitude
     log_likelihood = -0.5 * (n * k * math.log(2 * math.pi * amplitude) + n * float(np.log(spread).sum()) + distance)

@@ -36,15 +36,18 @@ class Greedy(Draws):
     def candidates(self, standings: Standings) -> Mask:
         """Return V of line 7."""
         measured = standings.can_open & ~np.isnan(standings.sig)
+        # Possible while the first arms are still under way: V is then every run.
         if not measured.any():
             return standings.can_open.copy()
         sig = np.where(measured, _weighted(standings.sig, standings.weight), -np.inf)
+        # "At least", not "above": among runs of equal sig V must not be empty.
         candidates: Mask = sig >= _mean(sig[measured])
         return candidates
 
     def _among(self, candidates: Mask, standings: Standings) -> int:
         if self._rule == "random":
             return int(self.generator().choice(np.flatnonzero(candidates)))
+        # Either all of V have a sig or none has; without any, `max_sigma` has nothing to compare.
         by_gap = self._rule == "max_gap" or np.isnan(standings.sig[candidates]).any()
         return standings.largest(_weighted(standings.gap if by_gap else standings.sig, standings.weight), candidates)
 

@@ -46,6 +46,7 @@ class Hybrid:
     def choose(self, standings: Standings) -> Choice:
         """Judge the last decision, then make this one."""
         total = float(standings.best.sum())
+        # What the last decision brought is known only now.
         self._judge(total)
         if self.is_frozen:
             return self._round_robin.choose(standings)
@@ -58,6 +59,7 @@ class Hybrid:
     def _judge(self, total: float) -> None:
         if self.is_frozen or self._candidates is None:
             return
+        # Best so far never falls, so `<=` says that the sum did not rise.
         self._counter = self._counter + 1 if self._is_same and total <= self._total else 0
         if self._counter >= self._patience:
             self.is_frozen = True
@@ -66,6 +68,7 @@ class Hybrid:
     def renew(self, left: int | None = None) -> None:
         """Resume greedy."""
         self._round_robin.renew(left)
+        # The paper leaves open whether the switch is for good. It is as long as runs and arms stay the same.
         self.is_frozen, self._counter, self._candidates, self._is_same = False, 0, None, False
 
     def memory(self) -> Mapping[str, Any]:

@@ -46,8 +46,10 @@ class RunBandit:
     def _renew(self) -> None:
         """Compute the bounds at the present t, shape (K,); minus infinity where an arm is not offered."""
         posterior = self.posterior
+        # Arms under way narrow the belief about arms like them before their results are known (GP-BUCB).
         self.variance = posterior.variance_with(self.pending) if self.pending else posterior.variance
         latent = self.confidence.bounds(posterior.mean, self.variance, self.costs, self.beta)
+        # Back to qualities: E, sig and gap are differences from observed qualities.
         self.bounds: Vector = np.where(self.offered, to_quality(latent, posterior.prior.link), -np.inf)
 
     @property
@@ -75,7 +77,9 @@ class RunBandit:
 
     def begun(self, arm: int, bound: float) -> None:
         """Record that an arm was opened with this bound, now or by another process."""
+        # Line 6 takes the least y_t' + sig_t' of earlier plays t'; that sum is E at t', so a running minimum will do.
         self.least_bound = min(self.least_bound, bound)
+        # At the opening and not at the result: beta must count the plays under way.
         self.t += 1
         self.pending.append(arm)
         self.offered[arm] &= self.allow_replays

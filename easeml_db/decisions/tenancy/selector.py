@@ -135,6 +135,7 @@ class Selector(Generic[Key]):
         place, bandit, columns = self._places[key], self.bandits[key], self.standings
         scores = self._arm_rule(bandit)
         arm = int(np.argmax(scores))
+        # argmax takes the first of equals: at a tie the lowest arm.
         self._next_arm[place] = arm
         columns.can_open[place] = bandit.can_open
         columns.n_opened[place] = bandit.t - 1
@@ -174,6 +175,7 @@ class Selector(Generic[Key]):
         view = self._view(blocked, now_seconds, seconds_per_cost)
         if not view.columns.can_open.any():
             return None
+        # Choosing changes a policy (hybrid's counter, random draws), but only a decision that is carried out may count.
         policy = self.policy.copy()
         choice = self._first_service(view) or self._last_call(view) or policy.choose(view.columns)
         return self._decision(view, choice, policy)
@@ -213,6 +215,7 @@ class Selector(Generic[Key]):
         return view.next_arm.get(place, self._next_arm[place])
 
     def _first_service(self, view: _View) -> Choice | None:
+        # The paper says so of GREEDY and not how others start; under any policy a run without a model loses most.
         fresh = view.columns.can_open & (view.columns.n_opened == 0)
         return Choice(view.columns.first(fresh), "first_service", fresh) if fresh.any() else None
 
