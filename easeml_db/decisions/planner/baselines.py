@@ -14,6 +14,7 @@ def static_plans(simulator: Simulator) -> Iterator[Plan]:
         instance = simulator.prices.types[k]
         sizes: set[int] = set()
         for number, stage in enumerate(simulator.job.stages):
+            # A size that suits any of the stages counts: the cluster serves them all.
             sizes |= set(candidates(stage.n_trials, instance, simulator.times.max_width(number, instance)))
         for n_slots in sorted(sizes):
             yield (Allocation(k, n_slots),) * simulator.n_stages

@@ -32,6 +32,7 @@ class Draws:
         self._sizes = [stage.n_trials for stage in job.stages]
 
     def _of(self, *place: int) -> np.random.Generator:
+        # One generator for each purpose and stage: what one takes does not shift the numbers of another.
         return np.random.default_rng([self._seed, *place])
 
     @cached_property
@@ -55,6 +56,7 @@ class Draws:
             generator = self._of(2, stage)
             queue = generator.standard_normal(self.n_samples)
             instances = generator.standard_normal((self.n_samples, MAX_INSTANCE_DRAWS))
+            # A latency rises with its normal number, so the slowest of n instances has the largest of the first n.
             starts.append((queue, np.maximum.accumulate(instances, axis=1)))
         return starts
 

@@ -26,6 +26,8 @@ def optimise(
     for _ in range(max_steps):
         now = simulator.predict(best)
         steps = [(plan, simulator.predict(plan)) for plan in _lowered(simulator, best)]
+        # Dropped before the choice: the paper tests the chosen candidate and stops at a violation, although another
+        # step may still be possible.
         allowed = [(_benefit(now, after), plan, after) for plan, after in steps if is_allowed(after)]
         _, chosen, then = max(allowed, key=lambda one: one[0], default=((0.0, 0.0), best, now))
         if now.mean_cost - then.mean_cost < THRESHOLD * now.mean_cost:
@@ -45,11 +47,13 @@ def _lowered(simulator: Simulator, plan: Plan) -> Iterator[Plan]:
     for stage, (type_number, n_slots) in enumerate(plan):
         n_less = next_smaller(n_slots, simulator.job.stages[stage].n_trials)
         if n_less:
+            # The type stays: algorithm 2 knows one instance type.
             yield (*plan[:stage], Allocation(type_number, n_less), *plan[stage + 1 :])
 
 
 def _benefit(before: Prediction, after: Prediction) -> tuple[float, float]:
     """Return the saving per second lost, and to break ties the saving."""
+    # Equation 1: phi = (C(a*) - C(a_i)) / (T(a_i) - T(a*)), C cost and T time; the paper's text swaps the letters.
     saved, lost = before.mean_cost - after.mean_cost, after.mean_seconds - before.mean_seconds
     if lost <= 0:
         return (inf if saved > 0 else 0.0), saved

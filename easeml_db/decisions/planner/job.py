@@ -45,6 +45,7 @@ class Latency:
 
 def noise(spread: float | Vector, normal: Vector) -> Vector:
     """Return lognormal factors of mean 1 and relative standard deviation `spread`."""
+    # A lognormal of mean 1 and deviation s has sigma^2 = log(1 + s^2) and mu = -sigma^2 / 2.
     sigma = np.sqrt(np.log1p(np.square(spread)))
     factors: Vector = np.exp(sigma * normal - sigma**2 / 2)
     return factors
@@ -159,6 +160,7 @@ class TrialProfile:
         last = MAX_WIDTH if self.is_extrapolated and len(widths) > 1 else widths[-1]
         logs = np.log(np.arange(1, last + 1))
         log_widths, values = np.log(widths), np.log([self.epoch_seconds[width] for width in widths])
+        # A power law between two measurements: perfect scaling is the case of slope -1.
         seconds = np.interp(logs, log_widths, values)
         if last > widths[-1]:
             slope = (values[-1] - values[-2]) / (log_widths[-1] - log_widths[-2])
@@ -172,6 +174,8 @@ class TrialProfile:
 
     def first_epochs(self, n_epochs: Vector, n_before: Vector, tests: Vector) -> Vector:
         """Return how many first epochs a number of later epochs take, with a number of tests after the last."""
+        # Epoch k takes 1 + g (k - 1) first epochs; e of them after b others take e (1 + g (b + (e - 1) / 2)). Part of
+        # an epoch counts as part of the first of them.
         trained = n_epochs * (1 + self.growth * (n_before + np.maximum(n_epochs - 1, 0) / 2))
         tested = tests * self.test_epochs * (1 + self.test_growth * np.maximum(n_before + n_epochs - 1, 0))
         epochs: Vector = trained + tested

@@ -179,6 +179,7 @@ class Knowledge:
         if is_unseen:
             self._note(f"{name} was never timed for {LEAST_EPOCHS} epochs: by how much its epochs grow is not known")
         means = [
+            # Slot seconds of a first epoch at this dataset's rows; a gang counts as if it scaled perfectly.
             row["epoch_seconds"] / (1 + growth * (row.get("mean_epoch", 1.0) - 1)) * row["scale"] * row["n_slots"]
             for row in nearest
         ]
@@ -199,6 +200,7 @@ class Knowledge:
         is_other_run = any(row.get("run_id") not in (None, self._run_id) for row in nearest)
         between = max(BETWEEN_RUNS, _between_runs(nearest, means)) if is_other_run else 0.0
         unseen = hypot(BATCHED if is_batched else 0.0, UNSEEN_GROWTH if is_unseen else 0.0)
+        # The sources are taken as independent: their variances add up.
         uncertainty = hypot(MODEL_ERROR, error, elsewhere, between, unseen)
         seconds, restore = self._by_width(name, kind, mean, rows)
         return TrialProfile(
@@ -241,6 +243,7 @@ def _growth_of(rows: Sequence[Row]) -> float:
     weights = [row["n_epochs"] ** 3 if row["n_epochs"] >= LEAST_EPOCHS else 0.0 for row in rows]
     slopes = [row.get("growth_seconds", 0.0) for row in rows]
     first = [
+        # A steep slope, followed back to the first epoch, may leave nothing of it or less.
         max(row["epoch_seconds"] - slope * (row.get("mean_epoch", 1.0) - 1), 0.1 * row["epoch_seconds"])
         for row, slope in zip(rows, slopes, strict=True)
     ]
@@ -258,6 +261,7 @@ def _test_of(rows: Sequence[Row], growth: float, *, is_growing: bool) -> tuple[f
         return fmean([row.get("test_seconds", 0.0) / max(row["epoch_seconds"], 1e-9) for row in rows]), growth
     first = [max(row["epoch_seconds"] / (1 + growth * (row.get("mean_epoch", 1.0) - 1)), 1e-9) for row in tested]
     shares = [row["tested_seconds"] / row["tested_epoch"] / one for row, one in zip(tested, first, strict=True)]
+    # With growth 1 the time of a test is in proportion to the epochs, as it sums all trees.
     return fmean(shares), 1.0
 
 
@@ -269,6 +273,7 @@ def _between_runs(rows: Sequence[Row], means: Sequence[float]) -> float:
     for row, mean in zip(rows, means, strict=True):
         of_run.setdefault(row.get("run_id"), []).append(mean)
     run_means = [fmean(some) for some in of_run.values()]
+    # A further run deviates by its own deviation, and by the error of the mean of r runs: variance s^2 (1 + 1/r).
     return stdev(run_means) / fmean(run_means) * (1 + 1 / len(run_means)) ** 0.5 if len(run_means) > 1 else 0.0
 
 
@@ -277,5 +282,6 @@ def _spread_of(means: Sequence[float], spread: float, n_epochs: Sequence[float])
     if len(means) < 3:
         return UNKNOWN_SPREAD, hypot(UNKNOWN_SPREAD / len(means) ** 0.5, spread / sum(n_epochs) ** 0.5)
     seen = stdev(means) / fmean(means)
+    # Means over n epochs differ by spread^2 / n even where all trials are alike.
     explained = fmean([spread**2 / n for n in n_epochs])
     return max(0.0, seen**2 - explained) ** 0.5, seen / len(means) ** 0.5

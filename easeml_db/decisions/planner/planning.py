@@ -142,10 +142,12 @@ class _Search:
     def best(self, plans: Iterable[Plan]) -> Plan | None:
         """Return the best plan that keeps the limits."""
         allowed = [(self._goal.rank(one), plan) for plan in plans if self._goal.allows(one := self.predict(plan))]
+        # Between plans of equal rank the plan itself decides, so that one seed gives one plan.
         return min(allowed, default=(None, None))[1]
 
     def improved_starts(self, static: Plan | None) -> Iterator[Plan]:
         """Yield the results of algorithm 2 from its warm starts."""
+        # `optimise` predicts from nothing held, which would be wrong of a run that holds slots.
         if static is None or self._held != NOTHING:
             return
         for start in warm_starts(self._simulator, static):
@@ -196,6 +198,7 @@ class _Neighbours:
             for n_slots in near:
                 changed = self._changed(self._plan, stage, n_slots)
                 yield changed
+                # Two stages of one size need no new instances between them, so to change only one of them may not pay.
                 if stage + 1 < len(self._plan):
                     for other in self._moves[stage + 1]:
                         yield self._changed(changed, stage + 1, other)

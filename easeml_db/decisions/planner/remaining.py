@@ -65,6 +65,7 @@ def remaining_stages(
 
 
 def _loads(trials: Iterable[TrialState], *, is_tested: bool) -> tuple[Load, ...]:
+    # Rounded, so that trials that are almost equally far make one load.
     counted = Counter(
         (trial.architecture, round(trial.left, 3), round(trial.n_epochs)) for trial in trials if trial.left > 0
     )

@@ -162,6 +162,7 @@ def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str)
 def _within(plan: RunPlan, rest: Rest, now: Circumstances, simulator: Simulator) -> Alternative | None:
     """Return the plan that keeps the limits, preferably one that still does if an instance dies."""
     spare = rest.replacement_seconds if plan.deadline_seconds is not None else 0.0
+    # Without a spare the two are the same number, and one search is enough.
     for seconds in dict.fromkeys((rest.ending_seconds + spare, rest.ending_seconds)):
         goal = _goal(plan, now, seconds)
         alternative = None if goal is None else best_plan(simulator, goal, rest.held)
@@ -182,6 +183,8 @@ def _goal(plan: RunPlan, now: Circumstances, ending_seconds: float) -> Goal | No
 
 def _as_good_as_can_be(simulator: Simulator, money: float | None, held: Held) -> Alternative:
     """Return the fastest plan for the money that is left, else the cheapest. None: it may cost whatever it costs."""
+    # `Goal` ranks by time where it has a sum and no deadline, so the fastest plan of all needs a sum that no plan
+    # reaches. `Goal()` ranks by cost.
     most = 1e12 if money is None else money
     for_money = (Goal(None, most, CONFIDENCE), Goal(None, most)) if most >= LEAST_COST else ()
     for looser in (*for_money, Goal()):

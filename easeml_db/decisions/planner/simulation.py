@@ -151,6 +151,7 @@ class Simulator:
         zeros = np.zeros(self.draws.n_samples)
         instance = self.prices.types[held.type_number]
         ages = Counter(held.billed_ages)
+        # Ready `age` seconds before the start, and billed for those already.
         groups = [_Group(zeros - age, ages[age], instance.billed(zeros + age)) for age in sorted(ages, reverse=True)]
         n_unbilled = instance.n_instances(held.n_slots) - ages.total()
         if n_unbilled:
@@ -170,15 +171,18 @@ class Simulator:
         n_new = instance.n_instances(n_slots) - _n_held(groups)
         if n_new > 0:
             queue, start = self.start_seconds(stage, type_number, n_new)
+            # Billed from here on: the provider's queue is free, the initialisation after it is not.
             groups = (*groups, _Group(now + queue, n_new, np.zeros(self.draws.n_samples)))
             cost += n_new * instance.price_per_gb * self.job.data_gb
             now = now + queue + start
         time = self.times.of(stage, instance, n_slots)
+        # A continued stage trains states of its bracket, which may not be there yet when the slots are.
         begun = np.maximum(now, before.bracket) if self.job.stages[stage].is_continued else now
         bracket, latest, now = begun + time.longest_seconds, before.latest, now + time.seconds
         if self.job.stages[stage].is_overlapped:
             latest = np.maximum(latest, bracket)
         if stage + 1 == self.n_stages:
+            # Trials of an overlapped bracket may outlast the last stage.
             now = np.maximum(now, latest)
         if instance.is_per_function:
             cost += time.busy_seconds * instance.price_per_slot_second

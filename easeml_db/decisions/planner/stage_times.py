@@ -88,6 +88,7 @@ class StageTimes:
             epochs[place, : len(loads)] = [load.n_epochs for load in loads]
             before[place, : len(loads)] = [load.n_before for load in loads]
             tests[place, : len(loads)] = [load.is_tested for load in loads]
+        # Alternatives are dealt to the samples in turn, not drawn: each counts equally often.
         rows = np.arange(self._draws.n_samples) % len(listed) if len(listed) > 1 else np.zeros(1, int)
         return _Trials(kinds[rows], epochs[rows], before[rows], tests[rows])
 
@@ -102,6 +103,7 @@ class StageTimes:
         if self._job.stages[stage].turns:
             return self._in_turns(stage, instance, n_slots)
         is_overlapped = self._job.stages[stage].is_overlapped and self._job.is_hopping
+        # As in the paper, a_i >= n trials get floor(a_i / n) slots each, and the rest is idle.
         trials = self._at_width(stage, instance, 1 if is_overlapped else max(1, n_slots // n_trials))
         work = trials.taken / n_slots
         if is_overlapped:
@@ -112,6 +114,7 @@ class StageTimes:
             seconds = _chained(trials.seconds, n_slots)
             return StageTime(seconds, trials.busy, seconds)
         n_units = work / trials.unit
+        # 1e-9: rounding must not turn a whole number of units into one unit more.
         seconds = np.maximum(trials.longest, work + (np.ceil(n_units - 1e-9) - n_units) * trials.unit)
         return StageTime(seconds, trials.busy, seconds)
 
@@ -157,8 +160,10 @@ class StageTimes:
             for kind, profile in self._profiles(stage, device_kind):
                 mine = kinds == kind
                 one[mine], all_[mine], common[mine] = profile.spread, profile.trial_spread, profile.uncertainty
+            # Over a trial's epochs their own noise averages out; what sets the trial apart does not.
             spread = np.sqrt(one**2 / np.maximum(epochs, 1.0) + all_**2)
             factors = noise(spread, self._draws.trials(stage))
+            # The error of the mean is one draw for all trials of a sample: it does not average out over a stage.
             self._factors[key] = factors * noise(common, self._draws.common[:, None])
         return self._factors[key]
 

@@ -22,6 +22,7 @@ MAX_OPTIONS = 32  # of a stage and an instance type
 
 def next_smaller(n_slots: int, n_trials: int) -> int | None:
     """Return the next smaller number of slots that is a divisor or a multiple of the number of trials."""
+    # Above the number of trials only multiples qualify, below it only divisors.
     if n_slots > n_trials:
         return (n_slots - 1) // n_trials * n_trials
     return next((n for n in range(n_slots - 1, 0, -1) if n_trials % n == 0), None)
@@ -56,6 +57,7 @@ def options(simulator: Simulator, stage: int, type_number: int) -> list[int]:
     kept: list[tuple[int, float, float, int]] = []  # instances, price of the work, seconds, slots
     for n_slots in candidates(n_trials, instance, simulator.times.max_width(stage, instance)):
         time = simulator.times.of(stage, instance, n_slots)
+        # Of whole instances the price follows from their number and the time, which are compared anyway.
         paid = float(time.busy_seconds.mean()) if instance.is_per_function else 0.0
         option = instance.n_instances(n_slots), paid, float(time.seconds.mean()), n_slots
         if not any(_is_no_worse(one, option) for one in kept):

@@ -93,6 +93,7 @@ class _Search:
             if instance.is_per_function:
                 costs[place] += busy * instance.price_per_slot_second
             else:
+                # Instances that stay are billed while new ones are in the provider's queue; new ones only from then on.
                 new = (n_all - n_old) * self._billed(after.type_number, start + train)
                 costs[place] += (n_old * seconds[place] + new) * instance.price_per_second
         return seconds, costs
@@ -101,6 +102,7 @@ class _Search:
         instance = self._simulator.prices.types[type_number]
         if not self._with_minimum:
             return seconds
+        # A started quantum is paid as a whole: half of one more on average.
         return max(seconds + QUANTA[instance.billed_by] / 2, instance.minimum_seconds)
 
     def _traced(self, layers: Sequence[Sequence[_Labels]], option: int, place: int) -> Plan:
@@ -125,6 +127,7 @@ def _undominated(seconds: Vector, costs: Vector) -> Places:
     order = np.lexsort((costs, seconds))
     least = np.minimum.accumulate(costs[order])
     is_kept = np.ones(len(order), bool)
+    # In order of time a plan must be cheaper than all faster ones, by more than rounding.
     is_kept[1:] = costs[order][1:] < least[:-1] * (1 - 1e-12)
     kept: Places = order[is_kept]
     return kept
