@@ -135,6 +135,7 @@ class Allocator:
 
     def reported(self, trial_id: int) -> None:
         """Record that a unit of a trial is in the tables."""
+        # Infinite for a trial that was never resized: it need not rest first.
         self._n_reports[trial_id] = self._n_reports.get(trial_id, inf) + 1
         self._is_due = self._is_due or self._n_reports[trial_id] == self._min_reports
 

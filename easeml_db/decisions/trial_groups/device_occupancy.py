@@ -92,6 +92,7 @@ class DeviceOccupancy:
         """Return the h_1 seconds done in a second."""
         placement = self.running[trial_id].placement
         if placement.is_packed:
+            # alpha^(m-1) for the m trials that are there, not alpha^(c-1) as the width 1/c says.
             return 1 / self.profile.slowdown(len(self._on[placement.devices[0]]))
         return 1 / self.profile.seconds(1.0, placement.width)
 

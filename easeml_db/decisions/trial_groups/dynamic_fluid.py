@@ -41,6 +41,7 @@ class Resizing:
 
     def pays(self, after: float, before: float) -> bool:
         """Return whether `after`, with eps in it, is enough of a gain."""
+        # `after < before` as well: else, with `min_gain` 0, a resize that gains nothing would pass.
         return after < before and after <= (1 - self.min_gain) * before
 
 
@@ -66,6 +67,7 @@ def dynamic_fluid(
         running, SharedCapacity(running, devices, profile, capacities or {}), profile, resizing, n_devices=len(devices)
     )
     for running_trial in plan.longest_first:
+        # The longest trials decide the makespan, so they come first.
         plan.widen(running_trial)
     for running_trial in plan.longest_first:
         plan.use_idle(running_trial)
@@ -90,6 +92,7 @@ class _ResizePlan:
 
     def widen(self, running_trial: RunningTrial) -> None:
         """Widen a trial up to its target width, as far as the devices of others allow."""
+        # `int` makes 0 of a target below 1, which never widens a trial.
         trial, target = running_trial.trial_id, int(self._target_widths[running_trial.trial_id])
         if target > self.capacity.width(trial) and self._is_rested(running_trial):
             self._free_devices(trial, target)
@@ -105,6 +108,7 @@ class _ResizePlan:
         for width in range(min(most, len(self.capacity.own(trial)) + len(self.capacity.idle)), 0, -1):
             if width <= self.capacity.width(trial):
                 return
+            # up: h_w' + eps < h_w
             if self._resizing.pays(self._after(trial, width), self.capacity.seconds(trial)):
                 return self.capacity.widen(trial, width)
 
@@ -131,6 +135,7 @@ class _ResizePlan:
         if width < 1:
             width = 1 / (len(joined) + 1)  # as many as will be there; 1 where it can join none
         after = self._after(trial, width)
+        # down: w' (h_w' + eps) < w h_w, both in device-seconds: narrowing must free more than the resize takes.
         if width >= now or not self._resizing.pays(width * after, now * self.capacity.seconds(trial)):
             return
         if max([after, *(self.capacity.seconds(sharer, width) for sharer in joined)]) < before:

@@ -41,6 +41,7 @@ def packing_limit(
     _check_times(iteration_seconds)
     limit = 1
     for p in range(2, len(iteration_seconds) + 1):
+        # O^q must exceed O_th for every q up to c: a larger p that does again does not count.
         if packing_benefit(p, iteration_seconds[p - 1], iteration_seconds[p - 2]) <= threshold:
             break
         limit = p
@@ -66,6 +67,7 @@ def packing_overhead(iteration_seconds: Sequence[Sequence[float]], c: int) -> fl
         raise InvalidArgument(f"c: expected 1 to {len(iteration_seconds)} as measured, got {c}")
     if c == 1:
         return 1.0
+    # From avg(T^c) / avg(T^1) = alpha^(c-1). Below 1 it is noise: packing speeds no trial up.
     return float(max(1.0, (fmean(iteration_seconds[c - 1]) / fmean(iteration_seconds[0])) ** (1 / (c - 1))))
 
 

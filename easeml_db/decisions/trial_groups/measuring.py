@@ -147,6 +147,7 @@ class Measuring:
     def result(self) -> MeasuredProfile:
         """Return the profile that the measurements so far give."""
         trial_bytes = self._trial_bytes or None
+        # What a trial has really taken did fit, whatever was said of the device.
         device_bytes = max(self._device_bytes, self._trial_bytes) if self._device_bytes is not None else None
         c = packing_limit(
             self._slowdowns, threshold=self._threshold, trial_bytes=trial_bytes, device_bytes=device_bytes
@@ -230,6 +231,7 @@ def merged(measured: Sequence[MeasuredProfile]) -> MeasuredProfile:
         raise InvalidArgument("profiles: expected at least one, got none")
     profiles = [m.profile for m in measured]
     alpha, beta = max(p.alpha for p in profiles), max(p.beta for p in profiles)
+    # A valid profile: the bounds c/(c-1) and 1 + 1/d of the overheads only rise as c and d fall.
     profile = Profile(alpha, beta, min(p.c for p in profiles), min(p.d for p in profiles))
     eps = max(m.eps_seconds for m in measured)
     return MeasuredProfile(profile, eps, min(m.n_packed for m in measured), min(m.n_devices for m in measured))
@@ -249,5 +251,6 @@ def _seconds_per_row(samples: Sequence[Sample]) -> dict[int, float] | None:
         within = [moment for moment in sample.iteration_ends if begin <= moment <= end]
         if len(within) <= MIN_ITERATIONS or within[-1] <= within[0]:
             return None
+        # k ends have k - 1 whole iterations between them.
         by_trial[sample.trial_id] = (within[-1] - within[0]) / ((len(within) - 1) * sample.n_rows)
     return by_trial

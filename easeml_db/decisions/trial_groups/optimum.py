@@ -52,6 +52,7 @@ class _Search:
 
     def descend(self, state: _State) -> None:
         """Try all starts at this moment, each followed to its end."""
+        # What follows a state takes the same time whenever it is reached, so only its earliest visit counts.
         timeless = replace(state, now=0.0)
         if self._bound(state) >= self.best - SLACK or self._seen.get(timeless, inf) <= state.now:
             return
@@ -60,6 +61,7 @@ class _Search:
             self.best = state.now
             return
         for started in self._starts(replace(state, waiting=()), state.waiting):
+            # With nothing running, time would not advance.
             if started.packed or started.wide:
                 self.descend(self._after_next_end(started))
 
@@ -80,6 +82,7 @@ class _Search:
         if self._profile.c > 1:
             if state.idle:
                 yield replace(state, idle=state.idle - 1, packed=_sorted((*state.packed, (h_1,))))
+            # Devices with equal work lead to equal schedules: one of them is enough.
             for device in dict.fromkeys(state.packed):
                 if len(device) < self._profile.c:
                     others = list(state.packed)

@@ -93,6 +93,7 @@ def _load(shared: dict[int, list[float]], device: int, seconds: float, capacity:
 
 
 def _run_out(occupancy: DeviceOccupancy, waiting: Sequence[Waiting]) -> float:
+    # What waits starts by length alone, while `sized` has the widest first.
     now, left = 0.0, sorted(waiting, key=lambda trial: (-trial.budget.seconds, trial.budget.trial_id))
     while occupancy.running:
         seconds = occupancy.seconds_to_end()

@@ -41,6 +41,7 @@ def workload_bound(workload: Workload) -> float:
     seconds = np.asarray(workload.unit_seconds, float).reshape(-1, placement.n_partitions)
     longest = float((seconds / fastest).sum(axis=1).max(initial=0.0))
     work = seconds.sum(axis=0)
+    # The set of all slots is one of them: all work over the sum of speeds.
     by_set = [
         sum(work[q] for q, slots in enumerate(able) if slots <= holders) / sum(speed[slot] for slot in holders)
         for holders in {*able, frozenset(speed)}
@@ -53,9 +54,11 @@ def _dealt(work: Sequence[float], able: Sequence[frozenset[int]], speed: Mapping
     """Return the least time in which slots can do the work on each partition, shape (p,), if it may be cut at will."""
     from scipy.optimize import linprog  # it takes long to import
 
+    # Variables: the work on partition q that a slot does, for each pair, and last the makespan.
     pairs = [(q, slot) for q, slots in enumerate(able) for slot in sorted(slots)]
     rows = {slot: row for row, slot in enumerate(speed)}
     columns = np.arange(len(pairs))
+    # done: what the holders of a partition do is its work; busy: no slot works longer than the makespan.
     done = np.zeros((len(able), len(pairs) + 1))
     done[[q for q, _ in pairs], columns] = 1.0
     busy = np.zeros((len(rows), len(pairs) + 1))

@@ -87,6 +87,7 @@ class LongestRemaining:
 
     def _next_bound(self, slot: int) -> Candidate | None:
         """Choose among the trials that may next meet the most loaded partition on the slot."""
+        # max_j sum_i T_ij bounds the makespan from below: the fullest partition must not fall behind.
         for partition in self._loads.most_loaded_partitions(slot):
             candidate = self._over.first(partition, self._turns[slot], self._n_slots)
             if candidate is not None:

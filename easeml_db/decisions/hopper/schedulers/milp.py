@@ -28,6 +28,7 @@ def solve_open_shop(
     cp_model = _cp_model()
     best = min([dense(seconds), *([hint] if hint else [])], key=lambda schedule: schedule.makespan_seconds)
     bound = max(float(seconds.sum(axis=0).max(initial=0.0)), float(seconds.sum(axis=1).max(initial=0.0)))
+    # The bound of an open shop, max(max_i sum_j T_ij, max_j sum_i T_ij): what meets it needs no solver.
     if best.makespan_seconds <= bound * (1 + 1e-9):
         return best, True, bound
     tick = float(seconds.sum()) / TICKS
@@ -43,6 +44,7 @@ def solve_open_shop(
     status = solver.solve(model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         values = np.array([[solver.value(variable) for variable in row] for row in starts], float)
+        # Ticks round lengths up, so between operations there are gaps of up to a tick.
         solution = earliest(OpenShopSchedule(values * tick, seconds))
         best = min(best, solution, key=lambda schedule: schedule.makespan_seconds)
     return best, status == cp_model.OPTIMAL or best.makespan_seconds <= bound * (1 + 1e-9), bound
@@ -56,6 +58,7 @@ def _state(cp_model: Any, model: Any, ticks: npt.NDArray[np.int64]) -> tuple[Any
     for place, length in np.ndenumerate(ticks):
         starts[place] = model.new_int_var(0, horizon, "")
         intervals[place] = model.new_fixed_size_interval_var(starts[place], int(length), "")
+    # Rows are trials and columns machines: one condition in place of the paper's Y and Z with their large constant V.
     for line in (*intervals, *intervals.T):
         model.add_no_overlap(list(line))
     makespan = model.new_int_var(int(max(ticks.sum(axis=0).max(), ticks.sum(axis=1).max())), horizon, "")

@@ -46,6 +46,7 @@ def earliest(schedule: OpenShopSchedule) -> OpenShopSchedule:
     """Return the schedule with every operation as early as the order of its trial and of its machine allows."""
     starts = np.zeros_like(schedule.starts)
     trial_free, machine_free = np.zeros(starts.shape[0]), np.zeros(starts.shape[1])
+    # By start; of operations that start at once, one without length goes first, or it would wait for the others.
     for flat in np.lexsort((schedule.seconds.ravel(), schedule.starts.ravel())):
         i, j = divmod(int(flat), starts.shape[1])
         starts[i, j] = max(trial_free[i], machine_free[j])

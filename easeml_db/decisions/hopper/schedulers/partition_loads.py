@@ -52,6 +52,7 @@ class PartitionLoads:
             return slots
         shares = [self.share(partition) for partition in range(len(self._load))]
         loads = {slot: sum(shares[partition] for partition in self._held[slot]) for slot in slots}
+        # Equal loads, summed in another order, differ in their last digits: rounding makes them tie.
         return sorted(slots, key=lambda slot: (-round(loads[slot], 9), slot))
 
     def _change(self, candidate: Candidate, sign: int) -> None:

@@ -84,6 +84,8 @@ class RankedTrials:
         if key not in self._tied:
             self._tied[key] = TiedTrials()
             heapq.heappush(self._first, key)
+            # Keys without trials stay in the heap until they surface, since removing from its middle takes as long as a
+            # sweep. Once they are the majority they are swept out; a sorted list is a heap.
             if len(self._first) > 2 * len(self._tied) + 64:
                 self._first = sorted(self._tied)
         self._tied[key].add(order, candidate)

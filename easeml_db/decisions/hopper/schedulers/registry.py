@@ -101,6 +101,7 @@ def choose_scheduler(workload: Workload, *, max_units: int = MAX_SIMULATED_UNITS
     for name in names:
         if name in ALWAYS_TRIED or min(makespans.values()) > NEAR_ENOUGH * bound:
             makespans[name] = simulate(workload, make_scheduler(name, workload)).makespan_seconds
+    # Equal schedules may add up their units in another order, and differ in the last digits.
     best = min(makespans, key=lambda name: (round(makespans[name], 9), names.index(name)))
     return Choice(best, makespans[best], bound, makespans)
 

@@ -39,6 +39,8 @@ def rotation(n_trials: int, placement: Placement, visit_order: str) -> SlotOrder
 def _over_slots(n_trials: int, placement: Placement) -> SlotOrders:
     """Order trials where every slot can run every partition: they come round, and meet whichever is next for them."""
     slots = placement.slots
+    # At least one place for each slot: with fewer trials some places of the circle are empty, and no two slots want one
+    # trial at the same step.
     n = max(n_trials, len(slots))
     turns = {slot: [(j - step) % n for step in range(n)] for j, slot in enumerate(slots)}
     return {slot: [Entry(i + 1) for i in order if i < n_trials] for slot, order in turns.items()}

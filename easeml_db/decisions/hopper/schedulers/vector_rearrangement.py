@@ -36,6 +36,7 @@ def padded_to_equal_loads(seconds: Times) -> Times:
     longest = seconds.max()
     missing = seconds.sum(axis=0).max() - seconds.sum(axis=0)
     rows = [seconds]
+    # Less than that is the rounding of the subtractions.
     while (missing > 1e-12 * max(longest, 1e-300)).any():
         dummy = np.minimum(missing, longest)
         rows.append(dummy[None, :])
@@ -58,7 +59,9 @@ def steinitz_order(vectors: Times) -> list[int]:
         sums = np.append(np.zeros(d), k - 1 - d)
         # Any objective will do: a solution of the simplex method is basic.
         solution = linprog(np.zeros(k), A_eq=equations, b_eq=sums, bounds=(0, 1), method="highs-ds")
+        # The program has a solution. Should the solver fail, the order loses its bound, and `_on_circle` tests it.
         weights = solution.x if solution.status == 0 else np.full(k, 1.0)
+        # The smallest, because a solver's 0 is not exactly 0.
         placed.append(left.pop(int(np.argmin(weights))))
     return [*left, *reversed(placed)]
 
@@ -74,6 +77,7 @@ def _on_circle(seconds: Times) -> Times | None:
     tolerance = 1e-9 * length
     offset, starts = 0.0, [loads[:-1, 0]]
     for j in range(1, p):
+        # o_j >= o_{j-1} + max_k(C_{j-1}(k) - C_j(k-1)): a trial ends on machine j - 1 before it starts on machine j.
         earliest = offset + (loads[1:, j - 1] - loads[:-1, j]).max()
         # The machine's break must fall between two operations.
         fitting = (length - loads[:, j])[length - loads[:, j] >= earliest - tolerance]
@@ -82,6 +86,7 @@ def _on_circle(seconds: Times) -> Times | None:
         offset = float(fitting.min())
         started = offset + loads[:-1, j]
         starts.append(np.where(started >= length - tolerance, started - length, started))
+    # The same from the last machine to the first, one lap later.
     if offset + (loads[1:, -1] - loads[:-1, 0]).max() > length + tolerance:
         return None
     return np.asarray(np.maximum(np.stack(starts, axis=1), 0.0))
