@@ -46,9 +46,8 @@ def digits(module_coordinated: Session) -> Session:
 def database(digits: Session, swept: Session) -> Session:
     """`digits`, with two slots that are ready and the only run that a test asks for: one slot is no gang."""
     swept.wait_until(
-        "SELECT count(*) = 2 FROM pg_stat_activity"
-        " WHERE application_name LIKE 'easeml slot %' AND state = 'idle' AND datname = current_database()"
-    )
+        "SELECT count(*) = 2 FROM easeml.slots WHERE start_seconds ? 'session'"
+    )  # written once it is ready
     return swept
 
 

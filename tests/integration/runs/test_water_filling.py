@@ -45,10 +45,7 @@ def served(module_database: Session, another_coordinator: Callable[[], None]) ->
     return module_database
 
 
-WARM = """
-SELECT count(*) = 4 FROM pg_stat_activity WHERE datname = current_database()
-    AND application_name LIKE 'easeml slot%%' AND state = 'idle' AND query NOT LIKE '%%warm_up%%'
-"""
+WARM = "SELECT count(*) = 4 FROM easeml.slots WHERE start_seconds ? 'session'"  # written once its session is ready
 
 
 @pytest.fixture
