@@ -100,11 +100,18 @@ def run_program(command: Sequence[str | Path], environment: Mapping[str, str] | 
     done = run_to_end(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     if done.returncode != 0:
         name = Path(command[0]).name
-        raise EasemlError(f"{name} failed", detail=_shown(done.stderr) or f"code {done.returncode}")
+        raise EasemlError(f"{name} failed", detail=shown(done.stderr) or f"code {done.returncode}")
     return done.stdout
 
 
-def _shown(text: str) -> str:
+def complaint_of(command: Sequence[str | Path], environment: Mapping[str, str]) -> str:
+    """Run a program of PostgreSQL; return what it complains of if it fails, else nothing."""
+    done = run_to_end(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+    return (done.stderr or f"code {done.returncode}") if done.returncode != 0 else ""
+
+
+def shown(text: str) -> str:
+    """Return the end of a program's complaint, with what is no UTF-8 replaced."""
     return "\n".join(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()[-12:])
 
 
