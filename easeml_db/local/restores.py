@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from easeml_db import __version__
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, VersionMismatch
 from easeml_db.local.by_owner.loading import LeftOut, load_by_owner
+from easeml_db.local.by_owner.updates import update_beside_views
 from easeml_db.local.database_contents import contents_of
 from easeml_db.local.dump_files import Dump, read_dump, without_password
 from easeml_db.local.restore_places import (
@@ -33,7 +34,7 @@ from easeml_db.local.restore_places import (
 )
 from easeml_db.local.restored_roles import complete_roles, drop_unfinished_roles, make_roles
 from easeml_db.postgres.connection import connect_now, server_error
-from easeml_db.postgres.versions import check_available, is_older, update_extension
+from easeml_db.postgres.versions import check_available, is_older
 
 Connection = psycopg.Connection[dict[str, Any]]
 TABLES = """SELECT n.nspname, c.relname FROM pg_catalog.pg_class c
@@ -136,16 +137,16 @@ def _fill(dsn: str, programs: Path, dump: Dump, n_jobs: int, allow_missing: bool
     left_out = load_by_owner(
         dsn, programs, dump.path, n_jobs=1 if is_former else n_jobs, leaves="easeml" if is_former else ""
     )
+    with connect_now(dsn) as connection:
+        left_out += update_beside_views(connection).left_out
+        (row,) = connection.execute("SELECT easeml.finish_restore(%s) AS said", [allow_missing]).fetchall()
+        _analyze(connection)
     if left_out and not allow_missing:
         raise EasemlError(
             f"{dump.path}: {len(left_out)} object(s) could not be restored with the rights of their owners",
             detail="\n".join(map(str, left_out[:MOST_SHOWN])),
             hint="Nothing was changed. Restore without them: --allow-missing.",
         )
-    with connect_now(dsn) as connection:
-        update_extension(connection)
-        (row,) = connection.execute("SELECT easeml.finish_restore(%s) AS said", [allow_missing]).fetchall()
-        _analyze(connection)
     return str(row["said"]), tuple(left_out)
 
 

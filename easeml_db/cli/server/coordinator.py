@@ -111,9 +111,13 @@ def install(dsn: str | None, n_slots: int | None, files_only: bool, bindir: Path
 
     with connect_now(dsn) as connection:
         try:
-            prepare_database(connection, n_slots=n_slots)
+            update = prepare_database(connection, n_slots=n_slots)
         except psycopg.Error as error:
             raise server_error(error) from error
+    for view in update.views:
+        say(f"dropped and made anew: {view}")
+    for left in update.left_out:
+        say(f"not made anew: {left}; its definition: pg_restore -f - {update.kept}")
     say("installed; check with: easeml doctor --dsn ..., then run: easeml coordinator --dsn ...")
 
 

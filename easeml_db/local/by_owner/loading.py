@@ -77,6 +77,7 @@ class _Loading:
     sessions: OwnerSessions
     n_jobs: int
     schemas: Mapping[int, str]
+    is_live: bool
     given: list[sql.Composed] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     missing: set[int] = field(default_factory=set)
@@ -88,14 +89,20 @@ class _Loading:
         entries = [entry for entry in batch.entries if not self._is_moot(entry)]
         if not entries:
             return
-        if batch.owner is None:
+        if batch.owner is None and not self.is_live:
             if complaint := self._run(["--exit-on-error", f"--jobs={self.n_jobs}"], self.dsn, entries):
                 raise failed(self.path, complaint)
             return
-        self._allow(batch.owner, entries)
+        # Only a single job that is verbose says which entry an error is about.
+        if batch.owner is None:
+            self._note(entries, self._run(["--verbose"], self.dsn, entries))
+            return
+        if not self.is_live:
+            self._allow(batch.owner, entries)
         dsn = self.sessions.dsn_for(batch.owner)
-        # Only a single job says which entry an error is about.
-        self._note(entries, self._run(["--no-owner", f"--role={batch.owner}"], dsn, entries))
+        # An owner's materialized view may read tables of which it sees a part.
+        options = ["--verbose", "--no-owner", "--enable-row-security", f"--role={batch.owner}"]
+        self._note(entries, self._run(options, dsn, entries))
 
     def end(self) -> None:
         """Take back what was given for the moment."""
@@ -159,11 +166,14 @@ def failed(path: Path, complaint: str) -> EasemlError:
     return EasemlError(f"{path} could not be restored", detail=shown(complaint), hint=hint)
 
 
-def load_by_owner(dsn: str, programs: Path, path: Path, *, n_jobs: int, leaves: str = "") -> list[LeftOut]:
-    """Restore a dump into an empty database that nobody else uses; return what its owners could not make.
+def load_by_owner(
+    dsn: str, programs: Path, path: Path, *, n_jobs: int, leaves: str = "", is_live: bool = False
+) -> list[LeftOut]:
+    """Restore a dump; return what its owners could not make.
 
-    dsn: a superuser's. leaves: the tag of a schema that is there already. Raises EasemlError with what failed of the
-    superuser's, NotAllowed if no session of an owner can be opened.
+    dsn: a superuser's. leaves: the tag of a schema that is there already. is_live: others use the database, so owners
+    get no rights for the moment, and what the superuser cannot make is left out, too; else it must be empty.
+    Raises EasemlError with what failed of the superuser's, NotAllowed if no session of an owner can be opened.
     """
     entries = [entry for entry in read_archive(path) if entry.kind != "SCHEMA" or entry.tag != leaves]
     with owner_sessions(dsn) as sessions:
@@ -171,10 +181,12 @@ def load_by_owner(dsn: str, programs: Path, path: Path, *, n_jobs: int, leaves: 
         name = sql.Identifier(connection.info.dbname)
         superusers = {row["rolname"] for row in connection.execute(SUPERUSERS).fetchall()}
         schemas = {entry.number: entry.tag if entry.kind == "SCHEMA" else entry.schema for entry in entries}
-        loading = _Loading(path, programs, dsn, connection, sessions, n_jobs, schemas)
-        connection.execute(GUARD.format(name.as_string(connection)))
+        loading = _Loading(path, programs, dsn, connection, sessions, n_jobs, schemas, is_live)
+        if not is_live:
+            connection.execute(GUARD.format(name.as_string(connection)))
         for batch in batches(entries, superusers):
             loading.load(batch)
         loading.end()
-        connection.execute(UNGUARD.format(name.as_string(connection)))
+        if not is_live:
+            connection.execute(UNGUARD.format(name.as_string(connection)))
     return loading.left_out
