@@ -29,6 +29,7 @@ class DumpedRole(NamedTuple):
 
     can_log_in: bool
     groups: tuple[str, ...]
+    is_superuser: bool
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,10 @@ def described(path: Path, printed: str) -> Dump:
             roles = json.loads(values.get("roles", "{}"))
             return Dump(
                 path, values["version"], sum(json.loads(values["n_rows"]).values()),
-                {name: DumpedRole(role["login"], tuple(role["groups"])) for name, role in roles.items()},
+                {
+                    name: DumpedRole(role["login"], tuple(role["groups"]), role["superuser"])
+                    for name, role in roles.items()
+                },
             )  # fmt: skip
     return Dump(path, FIRST_VERSION)
 

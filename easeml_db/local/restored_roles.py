@@ -14,13 +14,27 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from easeml_db.errors import NotAllowed
 from easeml_db.local.dump_files import DumpedRole
 
 Connection = psycopg.Connection[dict[str, Any]]
 GROUPS = frozenset({"easeml_admin", "easeml_coordinator", "easeml_tenant", "easeml_reader"})
 MARK = "made by easeml restore, which has not finished"
+RISEN = "SELECT rolname FROM pg_catalog.pg_roles WHERE rolsuper AND rolname = ANY(%s) ORDER BY 1"
 ROLES = """SELECT rolname, pg_catalog.shobj_description(oid, 'pg_authid') IS NOT DISTINCT FROM %s AS is_unfinished
     FROM pg_catalog.pg_roles"""
+
+
+def check_roles(connection: Connection, roles: Mapping[str, DumpedRole]) -> None:
+    """Refuse roles that are superusers here and were none where the dump was made, because what they own would run with
+    a superuser's rights. Raises NotAllowed.
+    """
+    plain = [name for name, role in roles.items() if not role.is_superuser]
+    if risen := [row["rolname"] for row in connection.execute(RISEN, [plain]).fetchall()]:
+        raise NotAllowed(
+            f"superusers here, and none where the dump was made: {', '.join(risen)}",
+            hint="Code of theirs in the dump would run with a superuser's rights. Rename the roles here or there.",
+        )
 
 
 def make_roles(

@@ -1,7 +1,7 @@
 """A backup becomes a database: made beside the one that it replaces, checked, and put in its place at the end.
 
-So an interrupted restore leaves nothing; one that is killed leaves a database of another name and roles without rights,
-which the next one drops or completes.
+So an interrupted restore leaves nothing; one that is killed leaves a database of another name and roles that cannot log
+in, which the next one drops or completes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from easeml_db.local.restore_places import (
     put_in_place,
     remark_of,
 )
-from easeml_db.local.restored_roles import complete_roles, drop_unfinished_roles, make_roles
+from easeml_db.local.restored_roles import check_roles, complete_roles, drop_unfinished_roles, make_roles
 from easeml_db.postgres.connection import connect_now, server_error
 from easeml_db.postgres.versions import check_available, is_older
 
@@ -82,6 +82,7 @@ def check(dsn: str, programs: Path, path: Path) -> tuple[Dump, str]:
     if not name:
         raise InvalidArgument("--dsn names no database", hint="Add the one to restore into: dbname=NAME.")
     with _session(dsn) as session, only_restore(session):
+        check_roles(session, dump.roles)
         if options_of(session, name) is not None:
             _check_empty(session, dsn, name)
     return dump, name

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from easeml_db.errors import EasemlError, NotAllowed
 from easeml_db.local.backups import back_up
 from easeml_db.local.by_owner.loading import LeftOut
 from easeml_db.local.restores import restore
@@ -148,7 +149,11 @@ def prepare(root: Session, file: Path) -> None:
 
 @pytest.fixture
 def restored(
-    database: Session, own_server: Embedded, tmp_path: Path, open_session: Callable[[str], Session]
+    database: Session,
+    private_server: Embedded,
+    own_server: Embedded,
+    tmp_path: Path,
+    open_session: Callable[[str], Session],
 ) -> Iterator[tuple[Session, str, tuple[LeftOut, ...], Path]]:
     """The database of another server after a restore, what its log says, what was left out, a file of mallory's."""
     file = Path(own_server.folder) / "taken"
@@ -156,6 +161,7 @@ def restored(
         prepare(database, file)
         programs = Path(own_server.facts["binaries"])
         back_up(database.dsn, programs, tmp_path / "backup")
+        assert RUN.search((private_server.folder / "server.log").read_text()) is None  # pg_dump calls nothing
         assert not database.value("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'")
         to = own_server.dsn(database="there")
         done = restore(to, programs, tmp_path / "backup", n_jobs=2, allow_missing=True)
@@ -191,3 +197,71 @@ def test_nothing_planted_runs_as_anybody_else(restored: tuple[Session, str, tupl
     assert there.values("SELECT rolname FROM pg_roles WHERE rolname LIKE 'easeml_for_owner%'") == []
     assert there.values("SELECT evtname FROM pg_event_trigger") == []
     assert there.value("SELECT has_database_privilege('mallory', current_database(), 'CONNECT')")
+
+
+SOCKETS_TRUST_NOBODY = "local all postgres trust\nlocal all all peer\n"
+LOOPBACK = "host all all 127.0.0.1/32 scram-sha-256\n"
+
+
+@pytest.fixture
+def small(database: Session, tmp_path: Path, private_server: Embedded) -> Iterator[Path]:
+    """A backup with tables of two owners, one of whom ends each session in which a CHECK of his is evaluated."""
+    try:
+        for name in ("mallory", "victor"):
+            session = database.as_role(name)
+            database.execute(f"CREATE SCHEMA {name} AUTHORIZATION {name}")
+            session.execute(f"CREATE FUNCTION {name}.f() RETURNS boolean LANGUAGE sql AS 'SELECT true'")
+            session.execute(f"CREATE TABLE {name}.t (x int CHECK ({name}.f()))")
+            session.execute(f"INSERT INTO {name}.t VALUES (1)")
+            session.execute(f"CREATE VIEW {name}.v AS SELECT * FROM {name}.t")
+        database.execute(
+            "CREATE OR REPLACE FUNCTION mallory.f() RETURNS boolean LANGUAGE sql"
+            " AS 'SELECT set_config(''role'', ''none'', false) IS NOT NULL AND pg_terminate_backend(pg_backend_pid())'"
+        )
+        back_up(database.dsn, Path(private_server.facts["binaries"]), tmp_path / "small")
+        yield tmp_path / "small"
+    finally:
+        for name in ("mallory", "victor"):
+            database.execute(f"DROP OWNED BY {name} CASCADE")
+            database.execute(f"DROP ROLE {name}")
+
+
+def allow(server: Embedded, root: Session, lines: str) -> None:
+    """Write the server's rules of who may log in."""
+    (server.cluster / "pg_hba.conf").write_text(lines)
+    root.execute("SELECT pg_reload_conf()")
+
+
+def test_owners_sessions_need_no_trust_and_an_owner_who_ends_them_harms_nobody_else(
+    small: Path, own_server: Embedded, open_session: Callable[[str], Session]
+) -> None:
+    to, programs = own_server.dsn(database="there"), Path(own_server.facts["binaries"])
+    left = "SELECT rolname FROM pg_roles WHERE rolname ~ '^easeml_for_owner|^victor|^mallory'"
+    with open_session(own_server.dsn(database="postgres")) as root:
+        allow(own_server, root, SOCKETS_TRUST_NOBODY)
+        with pytest.raises(NotAllowed, match="takes no password") as refused:
+            restore(to, programs, small, n_jobs=1)
+        assert "pg_hba.conf" in str(refused.value.hint)
+        assert root.values(left) == []
+        allow(own_server, root, SOCKETS_TRUST_NOBODY + LOOPBACK)
+        with pytest.raises(EasemlError, match="could not be restored with the rights of their owners") as told:
+            restore(to, programs, small, n_jobs=1)
+        assert "TABLE DATA mallory.t of mallory: " in str(told.value.detail)
+        assert "victor" not in str(told.value.detail)
+        assert root.values(left) == []
+        done = restore(to, programs, small, n_jobs=1, allow_missing=True)
+        assert {each.owner for each in done.left_out} == {"mallory"}
+        assert sorted(root.values(left)) == ["mallory", "victor"]
+    with open_session(to) as there:
+        assert there.values("SELECT x FROM victor.v") == [1]
+        assert there.values("SELECT x FROM mallory.v") == []
+
+
+def test_an_owner_with_the_name_of_a_superuser_of_the_other_server_is_refused(
+    small: Path, own_server: Embedded, open_session: Callable[[str], Session]
+) -> None:
+    with open_session(own_server.dsn(database="postgres")) as root:
+        root.execute("CREATE ROLE mallory SUPERUSER")
+        with pytest.raises(NotAllowed, match="superusers here, and none where the dump was made: mallory"):
+            restore(own_server.dsn(database="there"), Path(own_server.facts["binaries"]), small, n_jobs=1)
+        assert root.values("SELECT datname FROM pg_database WHERE datname LIKE 'there%'") == []

@@ -123,7 +123,7 @@ class _Loading:
         with tempfile.NamedTemporaryFile("w", encoding="ascii", prefix="easeml-restore-") as listed:
             listed.write("".join(f"{entry.number};\n" for entry in entries))
             listed.flush()
-            command = [self.programs / "pg_restore", *options, f"--use-list={listed.name}"]
+            command: list[str | Path] = [self.programs / "pg_restore", *options, f"--use-list={listed.name}"]
             return complaint_of([*command, f"--dbname={target}", self.path], environment)
 
     def _allow(self, owner: str, entries: Sequence[Entry]) -> None:

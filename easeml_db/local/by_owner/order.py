@@ -83,11 +83,10 @@ def _within(phase: list[Entry], superusers: Set[str]) -> Iterator[Batch]:
 
 def _ready(queue: list[Entry], waiting: set[int]) -> tuple[Entry, ...]:
     """Take the entries of a queue that need nothing which still waits in another."""
-    taken, left = [], []
+    taken: dict[int, Entry] = {}
     for entry in queue:
-        is_ready = not entry.needs & waiting - {entry.number}
-        (taken if is_ready else left).append(entry)
-        if is_ready:
+        if not entry.needs & waiting - {entry.number}:
+            taken[entry.number] = entry
             waiting.discard(entry.number)
-    queue[:] = left
-    return tuple(taken)
+    queue[:] = [entry for entry in queue if entry.number not in taken]
+    return tuple(taken.values())
