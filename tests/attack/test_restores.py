@@ -105,10 +105,10 @@ PLACES = {
     ],
     "cast of a foreign key": [
         "CREATE TYPE mallory.mood AS ENUM ('ok')",
-        "CREATE FUNCTION mallory.spoken(mallory.mood) RETURNS text LANGUAGE sql AS"
-        " 'SELECT CASE WHEN mallory.pwn(''cast'') THEN ''ok'' END'",
-        "CREATE CAST (mallory.mood AS text) WITH FUNCTION mallory.spoken(mallory.mood) AS IMPLICIT",
-        "CREATE TABLE mallory.t13 (x text PRIMARY KEY)", "INSERT INTO mallory.t13 VALUES ('ok')",
+        "CREATE FUNCTION mallory.spoken(mallory.mood) RETURNS int LANGUAGE sql AS"
+        " 'SELECT CASE WHEN mallory.pwn(''cast'') THEN 1 END'",
+        "CREATE CAST (mallory.mood AS int) WITH FUNCTION mallory.spoken(mallory.mood) AS IMPLICIT",
+        "CREATE TABLE mallory.t13 (x int PRIMARY KEY)", "INSERT INTO mallory.t13 VALUES (1)",
         "CREATE TABLE mallory.t14 (x mallory.mood REFERENCES mallory.t13)", "INSERT INTO mallory.t14 VALUES ('ok')",
     ],
     "policy": [

@@ -27,6 +27,7 @@ from easeml_db.postgres.versions import EXTENSION, update_extension
 Connection = psycopg.Connection[dict[str, Any]]
 
 
+MOST_SHOWN = 200
 SAME_SERVER = ("host", "hostaddr", "port", "dbname", "user", "passfile", "sslmode", "sslrootcert", "sslcert", "sslkey")
 """Parameters of a connection that every pg_dump knows; psycopg's own libpq may be newer and name others."""
 
@@ -60,7 +61,7 @@ def _refuse_others(others: Sequence[dict[str, Any]]) -> None:
     if others:
         raise NotAllowed(
             f"{len(others)} object(s) of others depend on what the update changes",
-            detail="\n".join(f"{row['statement']};  -- of {row['owner']}" for row in others),
+            detail="\n".join(f"{row['statement']};  -- of {row['owner']}" for row in others[:MOST_SHOWN]),
             hint="Nothing was changed. Drop them by these statements, or have their owners change them, and try again.",
         )
 

@@ -116,7 +116,9 @@ def test_the_contents_of_a_dump_are_those_that_pg_restore_lists(dumps: dict[str,
     for form in ("custom", "directory"):
         listed = [line for line in call_out("pg_restore", "-l", dumps[form]).splitlines() if not line.startswith(";")]
         entries = read_archive(Path(dumps[form]))
-        assert len(entries) == len(listed) + 3  # what it sets: the encoding, the syntax of strings, the search path
+        assert (
+            len(entries) == len(listed) + 4
+        )  # the database, and what it sets: encoding, syntax of strings, search path
         shown = {entry.number: entry for entry in entries}
         for line in listed:
             entry = shown[int(line.split(";")[0])]
