@@ -12,7 +12,7 @@ OURS = "easeml_owner"
 # Statements that evaluate nothing of an owner's. Many have no owner, or need a superuser; what they make is then given
 # to its owner.
 HARMLESS = frozenset({
-    "ACCESS METHOD", "ACL", "BLOB", "BLOB METADATA", "BLOBS", "CAST", "COMMENT", "CONVERSION", "DATABASE",
+    "ACCESS METHOD", "ACL", "BLOB", "BLOB METADATA", "BLOBS", "CAST", "COMMENT", "DATABASE",
     "DATABASE PROPERTIES", "DEFAULT ACL", "ENCODING", "EVENT TRIGGER", "EXTENSION", "FOREIGN DATA WRAPPER",
     "OPERATOR CLASS", "OPERATOR FAMILY", "PROCEDURAL LANGUAGE", "PUBLICATION", "SCHEMA", "SEARCHPATH",
     "SECURITY LABEL", "SERVER", "STDSTRINGS", "SUBSCRIPTION", "TEXT SEARCH PARSER", "TEXT SEARCH TEMPLATE",
