@@ -52,7 +52,7 @@ class Restored(NamedTuple):
     new_roles: tuple[str, ...]
     other_groups: tuple[tuple[str, str], ...]
     """Memberships of new roles that the dump names and nobody granted: role and group."""
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def restore(
