@@ -137,6 +137,39 @@ def leaves_plan(plan: RunPlan, prediction: Prediction, now_seconds: float, endin
     return None
 
 
+@dataclass(frozen=True)
+class Replanned:
+    """A new plan for the rest of a run, its row with its stages, and why it was made."""
+
+    plan: RunPlan
+    row: dict[str, Any]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Replanning:
+    """The question how to plan the rest of a run, asked for a `reason`, or (None) only if it has left its plan."""
+
+    plan: RunPlan
+    standing: Mapping[str, Any]
+    circumstances: Circumstances
+    reason: str | None = None
+
+    def answer(self) -> Replanned | None:
+        """Return the new plan; None if none is needed, or nothing is left. Raises EasemlError if there is none."""
+        rest = Rest(self.plan, self.standing, self.circumstances)
+        reason = self.reason or self._why(rest)
+        if reason is None or rest.simulator is None:
+            return None
+        return Replanned(*replan(self.plan, rest, self.circumstances, reason), reason)
+
+    def _why(self, rest: Rest) -> str | None:
+        prediction = rest.as_planned()
+        if prediction is None:
+            return None
+        return leaves_plan(self.plan, prediction, self.circumstances.now_seconds, rest.ending_seconds)
+
+
 def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str) -> tuple[RunPlan, dict[str, Any]]:
     """Return the plan for the rest, and the row of it with its stages. Raises EasemlError if nothing is left, or no
     instance is available.
