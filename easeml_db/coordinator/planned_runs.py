@@ -166,6 +166,8 @@ class PlannedRuns:
         self._followed[open_run.run_id] = followed
         if plan.max_cost is None:
             self._unlimited.add(open_run.run_id)
+        if plan.deadline_seconds is not None:
+            open_run.deadline_seconds = plan.deadline_seconds
         self._tell_costs(open_run, plan)
         return followed
 

@@ -18,12 +18,14 @@ from easeml_db.coordinator.settings import Settings
 from easeml_db.errors import OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly
 from easeml_db.local.journal import Journal
 from easeml_db.local.metrics import metrics_on
+from easeml_db.postgres import background
 from easeml_db.postgres.ports import postgres_ports
 from easeml_db.postgres.slots.executor import UNIT_LEASE_SECONDS
 
 RETRY_SECONDS = 1.0
 TELL_AGAIN_SECONDS = 60.0
 STOP_SECONDS = 5.0
+TICK_SECONDS = 0.02
 
 
 class QueueInbox:
@@ -71,8 +73,22 @@ async def serve(
     """Coordinate until SIGTERM or SIGINT; survive restarts of the server. Raises VersionMismatch at a wrong schema, and
     InvalidArgument where the port for metrics is in use."""
     counters = Counters()
-    async with metrics_on(metrics_port, dsn, counters):
-        await _serve(dsn, journal, counters, settings, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds)
+    timing = background.begin(_time_turns(counters))
+    try:
+        async with metrics_on(metrics_port, dsn, counters):
+            await _serve(dsn, journal, counters, settings, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds)
+    finally:
+        timing.cancel()
+
+
+async def _time_turns(counters: Counters) -> None:
+    """Measure what comes between the end of a short sleep and its notice: a machine that is busy with other work makes
+    it late, too, so only processor time of this thread counts.
+    """
+    while True:
+        began, used = time.monotonic(), time.thread_time()
+        await asyncio.sleep(TICK_SECONDS)
+        counters.turn(min(time.monotonic() - began - TICK_SECONDS, time.thread_time() - used))
 
 
 async def _serve(
