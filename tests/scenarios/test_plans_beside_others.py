@@ -50,6 +50,7 @@ def test_a_planned_race_keeps_nobody_waiting(flowers: Session) -> None:
     anna, ben = flowers.as_role("anna", "easeml_tenant"), flowers.as_role("ben", "easeml_tenant")
     anna.execute(DATASET, ["flowers"])
     ben.execute(DATASET, ["steady"])
+    wait_for(anna, anna.value("SELECT easeml.profile_dataset('flowers')"))
     wait_for(anna, ask(anna, "max_seconds => 20"))
     steady = ben.value(ENDLESS)
     ben.wait_until(f"SELECT ({UNITS.replace('%s', str(steady))}) > 0")
@@ -67,4 +68,41 @@ def test_a_planned_race_keeps_nobody_waiting(flowers: Session) -> None:
         assert run["is_in_time"]
         assert anna.value("SELECT count(*) > 0 FROM easeml.leaderboard WHERE run_id = %s", run_id)
     assert flowers.value("SELECT lease_number FROM easeml.coordinator_lease") == lease
+    assert flowers.value("SELECT longest_turn_seconds FROM easeml.health") < BUSIEST_SECONDS
+
+
+# Every form of the guide: procedures, allocations, schedulers, and limits, each small.
+SMALL = "architectures => '{linear,mlp}', n_configs => 3, max_epochs => 3"
+FORMS = [
+    "max_seconds => 3",
+    "max_seconds => 3, deadline => '2 minutes', max_cost => 1000",
+    *(
+        f"{SMALL}, procedure => '{name}'"
+        for name in ("race", "random", "successive_halving", "hyperband", "asha", "pbt", "tpe", "bohb", "sync_bohb")
+    ),
+    "architectures => '{linear}', max_epochs => 2, procedure => 'grid', search_space => '{\"momentum\": [0.1, 0.2]}'",
+    *(
+        f"{SMALL}, allocation => '{name}'"
+        for name in ("hopping", "batched", "data_parallel", "water_filling", "auto", "planned")
+    ),
+    f"{SMALL}, deadline => '5 minutes'",
+    f"{SMALL}, max_cost => 1000",
+    f"{SMALL}, max_seconds => 20, max_cost => 1000",
+    f"{SMALL}, procedure => 'hyperband', deadline => '5 minutes', max_seconds => 20",
+    f"{SMALL}, procedure => 'asha', deadline => '5 minutes', max_seconds => 20",
+    f"{SMALL}, procedure_options => '{{\"joint\": true}}', procedure => 'tpe'",
+]
+
+
+def test_no_call_of_the_guide_keeps_the_loop_for_a_tenth_of_a_second(flowers: Session) -> None:
+    anna = flowers.as_role("anna", "easeml_tenant")
+    anna.execute(DATASET, ["flowers"])
+    wait_for(anna, anna.value("SELECT easeml.profile_dataset('flowers')"))
+    policies = flowers.values("SELECT policy FROM easeml.list_policies()")
+    run_ids = []
+    for place, form in enumerate(FORMS):
+        flowers.execute("SELECT easeml.set_policy(%s)", [policies[place % len(policies)]])
+        run_ids.append(ask(anna, form))
+    for run_id in run_ids:
+        wait_for(anna, run_id)
     assert flowers.value("SELECT longest_turn_seconds FROM easeml.health") < BUSIEST_SECONDS

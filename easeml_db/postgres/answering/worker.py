@@ -14,7 +14,7 @@ import struct
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from easeml_db.errors import EasemlError
 
@@ -26,14 +26,14 @@ class TimeIsUp(BaseException):
     """The question has used its processor time. Not an Exception, so that no handler catches it."""
 
 
-def send(pipe: BinaryIO, body: bytes) -> None:
+def send(pipe: IO[bytes], body: bytes) -> None:
     """Write a message."""
     pipe.write(LENGTH.pack(len(body)))
     pipe.write(body)
     pipe.flush()
 
 
-def receive(pipe: BinaryIO) -> bytes | None:
+def receive(pipe: IO[bytes]) -> bytes | None:
     """Read a message; None where the pipe has ended."""
     head = pipe.read(LENGTH.size)
     if len(head) < LENGTH.size:
