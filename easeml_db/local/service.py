@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -73,6 +75,8 @@ async def serve(
     """Coordinate until SIGTERM or SIGINT; survive restarts of the server. Raises VersionMismatch at a wrong schema, and
     InvalidArgument where the port for metrics is in use."""
     counters = Counters()
+    # Decisions import it when they first need it, which would take the loop a fifth of a second.
+    threading.Thread(target=importlib.import_module, args=["scipy.optimize"], daemon=True).start()
     timing = background.begin(_time_turns(counters))
     try:
         async with metrics_on(metrics_port, dsn, counters):
