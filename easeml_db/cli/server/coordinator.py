@@ -24,7 +24,7 @@ from easeml_db.postgres import extension_files
 from easeml_db.postgres.connection import connect_now, server_error
 from easeml_db.postgres.slots.executor import UNIT_LEASE_SECONDS
 
-# A procedure that thinks long in a thread gives way to the loop after this time, and not after Python's 5 ms.
+# A thread that converts rows or pickles questions gives way to the loop after this time, not after Python's 5 ms.
 SWITCH_SECONDS = 0.0005
 
 
