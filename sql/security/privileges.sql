@@ -173,7 +173,7 @@ BEGIN
                 rank_key,rank_value,instance_cost,planned_cost,reads_for_all,has_live_coordinator,current_tenant,
                 current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,
                 list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
-            ('easeml_coordinator', '{analyse_grown,due_tasks,advance_task}'),
+            ('easeml_coordinator', '{analyse_grown,end_lock_holders,due_tasks,advance_task}'),
             ('easeml_coordinator', '{
                 finish_restore,leave_numbers_behind,missing_rows,broken_references,warm_up,train_unit,
                 evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,train_gang,
@@ -258,6 +258,9 @@ GRANT SELECT (segment_id, segment_name, engine, service, checked_at, refusal,
 
 -- What programs print may hold secrets.
 REVOKE SELECT ON easeml.provisioner_calls FROM easeml_tenant, easeml_reader;
+
+-- It names roles of all databases.
+REVOKE SELECT ON easeml.lock_holders FROM easeml_tenant, easeml_reader;
 
 -- It holds numbers of all tenants.
 REVOKE SELECT ON easeml.policy_memory, easeml.dumps, easeml.restored_tables FROM easeml_tenant, easeml_reader;
