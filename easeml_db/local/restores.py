@@ -25,6 +25,7 @@ from easeml_db.local.restore_places import (
     check_unused,
     drop,
     is_half_dropped,
+    let_in,
     make_beside,
     only_restore,
     options_of,
@@ -113,6 +114,7 @@ def _restore(
         with connection.transaction():
             other_groups = complete_roles(connection, dump.roles, new_roles)
             put_in_place(connection, beside, name, remark)
+            let_in(connection, name, new_roles)
     except BaseException:
         drop(connection, beside, force=True)
         drop_unfinished_roles(connection, dump.roles)

@@ -29,7 +29,7 @@ SERVICE_SETTINGS = {"statement_timeout": "0"}
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
 MISSING = ("3F000", "42P01", "42883")  # a schema, a relation or a function that is not there
 MISSING_SCHEMA = re.compile(r"\beaseml\b")
-# What all sessions share has run out: room in the lock table (53200, as memory), connections; or the server is starting.
+# What all sessions share has run out: room in the lock table (53200), connections; or the server is starting.
 BUSY = ("53000", "53200", "53300", "57P03")
 # Memory of the session's own process (53200, too), which its slot limits: an attempt of the trial.
 OWN_MEMORY, ALLOCATORS = re.compile(r"^out of memory\b"), ("aset.c", "generation.c", "mcxt.c", "slab.c")

@@ -70,8 +70,8 @@ BEGIN
         EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC, easeml_admin, '
             'easeml_coordinator, easeml_tenant, easeml_reader', item.routine);
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_owner', item.routine);
-        -- Granting and revoking easeml_tenant takes a superuser.
-        IF item.prosecdef AND item.proname NOT IN ('create_tenant', 'drop_tenant') THEN
+        -- Granting and revoking easeml_tenant takes a superuser, and so does ending sessions of others.
+        IF item.prosecdef AND item.proname NOT IN ('create_tenant', 'drop_tenant', 'end_lock_holders') THEN
             EXECUTE format('ALTER ROUTINE %s OWNER TO easeml_owner', item.routine);
         END IF;
     END LOOP;

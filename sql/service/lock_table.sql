@@ -1,8 +1,9 @@
 -- The lock table belongs to all sessions of the server. Where one takes half of it, it is ended.
 
--- It reads no relation, so that it needs no lock itself: what the views show comes from these two functions. It takes
--- nothing from its caller. SECURITY DEFINER, because easeml_owner may end sessions of others; PostgreSQL lets it end no
--- superuser's.
+-- It reads no relation, so that it needs no lock itself: what the views show comes from these two functions. SECURITY
+-- DEFINER of a superuser, because only that may end sessions of others. It takes nothing from its caller, and ends no
+-- superuser's session. (easeml_owner cannot be a member of pg_signal_backend: the former version refuses such an owner,
+-- and a restore of its dump creates that.)
 CREATE OR REPLACE FUNCTION easeml.end_lock_holders() RETURNS
     TABLE (role_id oid, database_id oid, n_sessions bigint, n_locks bigint, capacity bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

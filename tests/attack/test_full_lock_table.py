@@ -16,7 +16,6 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from easeml_db.local.preparation import prepare_database
-from easeml_db.local.server import Embedded
 from tests.attack.conftest import TABLE, start_endless
 from tests.fixtures.coordinators import coordinator_of
 from tests.fixtures.databases import Janitor
@@ -34,13 +33,11 @@ OWN_TABLES = (
     " IF i % 100 = 0 THEN COMMIT; END IF; END LOOP; END $$"
 )
 LOCKS = "DO $$ BEGIN FOR i IN 1..7000 LOOP EXECUTE format('LOCK TABLE mallory.t%s', i); END LOOP; END $$"
-NESTED = "SAVEPOINT s; SELECT lo_create(0)"
 # Who, what it needs beforehand, and what it does in a transaction that stays open.
 WAYS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "advisory locks": ("outsider", (), (MANY_LOCKS,)),
     "temporary tables": ("outsider", (), (MANY_TABLES,)),
     "large objects": ("outsider", (MANY_OBJECTS,), (UNLINK,)),
-    "savepoints": ("mallory", (), (NESTED,) * 20_000),
     "locks of its own tables": ("mallory", (OWN_TABLES,), (LOCKS,)),
 }
 

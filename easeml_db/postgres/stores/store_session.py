@@ -13,7 +13,15 @@ import psycopg
 
 from easeml_db.decisions.retry import BUSY_PAUSE
 from easeml_db.errors import EasemlError, InvalidData, NotFound, RowsHeld, ServerBusy
-from easeml_db.postgres.connection import connect, is_busy, out_of_space, rows_held, server_busy, server_error, unavailable
+from easeml_db.postgres.connection import (
+    connect,
+    is_busy,
+    out_of_space,
+    rows_held,
+    server_busy,
+    server_error,
+    unavailable,
+)
 from easeml_db.postgres.queries import queries
 from easeml_db.postgres.versions import EXTENSION, check_version
 

@@ -101,7 +101,7 @@ SELECT * FROM easeml.end_lock_holders()
 BEGIN
 
 -- name: reserve_locks
--- Takes these places: on catalogs of the whole cluster, whose locks are all in the table, and which nobody locks harder.
+-- Takes these places: on catalogs of the whole cluster, whose locks are all in the table. Nobody locks them harder.
 LOCK TABLE pg_catalog.pg_database, pg_catalog.pg_auth_members, pg_catalog.pg_tablespace, pg_catalog.pg_shdepend,
     pg_catalog.pg_shdescription, pg_catalog.pg_db_role_setting, pg_catalog.pg_shseclabel IN ACCESS SHARE MODE
 

@@ -15,7 +15,16 @@ from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports.messages import Order, SlotReady, UnitFailed
 from easeml_db.coordinator.settings import Settings
 from easeml_db.decisions.hopper.schedulers.bounds import shared_bound
-from easeml_db.errors import NotFound, OutOfSpace, ServerBusy, ServerCrashed, SlotLost, StandbyOnly, TrialFailed, VersionMismatch
+from easeml_db.errors import (
+    NotFound,
+    OutOfSpace,
+    ServerBusy,
+    ServerCrashed,
+    SlotLost,
+    StandbyOnly,
+    TrialFailed,
+    VersionMismatch,
+)
 from easeml_db.simulated import BrokenRule, Faults, Killed, SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.tenant import PastArm
 from easeml_db.words.topology import Slot
