@@ -88,6 +88,7 @@ def foreign() -> Iterator[Session]:
         with Session.open(server.dsn(database="postgres")) as session:
             session.execute("ALTER SYSTEM SET max_locks_per_transaction = 64")
             session.execute("ALTER SYSTEM SET max_connections = 100")
+            session.execute("ALTER SYSTEM SET max_prepared_transactions = 10")
         server.restart()
         with Janitor(server, "easeml"), Session.open(server.dsn()) as root:
             prepare_database(root, n_slots=2)
@@ -175,6 +176,36 @@ def test_whoever_fills_the_table_is_ended_and_costs_nobody_a_trial(
     assert foreign.values("SELECT DISTINCT lease_number FROM easeml.coordinators") == [1], "another coordinator"
     if pytestconfig.getoption("--attack-seconds", None):
         assert min(shares.values()) >= 0.5, shares
+
+
+def test_superusers_and_who_holds_little_are_left_alone(foreign: Session) -> None:
+    foreign.execute("DELETE FROM easeml.lock_holders")
+    chief, small, large = foreign.again(), foreign.as_role("outsider"), foreign.as_role("outsider")
+    chief.execute(MANY_LOCKS.replace("1000000", "4000"))
+    small.execute("SELECT pg_advisory_lock(-i) FROM generate_series(1, 60) i")
+    with contextlib.suppress(psycopg.Error):  # it may be ended at once
+        large.execute("SELECT pg_advisory_lock(-i) FROM generate_series(1000, 3000) i")
+    foreign.wait_until("SELECT count(*) > 0 FROM easeml.lock_holders")
+    assert foreign.value("SELECT n_ended FROM easeml.lock_holders WHERE role_name = 'outsider'") == 1
+    for session in (chief, small):
+        assert session.value("SELECT count(*) > 0 FROM pg_locks WHERE pid = pg_backend_pid()")
+        session.close()
+    with pytest.raises(psycopg.Error):
+        large.execute("SELECT 1")
+
+
+def test_prepared_transactions_are_reported(foreign: Session) -> None:
+    foreign.execute("DELETE FROM easeml.lock_holders")
+    session = foreign.again()
+    session.execute("BEGIN")
+    session.execute("SELECT count(pg_advisory_xact_lock(i)) FROM generate_series(1, 4000) i")
+    session.execute("PREPARE TRANSACTION 'forgotten'")
+    try:
+        foreign.wait_until("SELECT count(*) > 0 FROM easeml.lock_holders")
+    finally:
+        session.execute("ROLLBACK PREPARED 'forgotten'")
+    (holder,) = foreign.rows("SELECT role_name::text AS role, n_ended FROM easeml.lock_holders")
+    assert holder == {"role": "", "n_ended": 0}
 
 
 def _wait(has_come: Callable[[], bool]) -> None:
