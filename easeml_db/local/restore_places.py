@@ -111,6 +111,7 @@ def make_beside(connection: Connection, name: str, options: str | None) -> str:
     if options is None:  # a restore may have been killed when it had dropped the database that this one was made like
         options = options_of(connection, beside)
     check_unused(connection, beside, "A restore that was killed is still at work there: wait until it is done.")
+    rights = _rights(connection, name, beside) or _rights(connection, beside, beside)
     drop(connection, beside)
     statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(
         sql.Identifier(beside), sql.SQL(options or "")
@@ -118,20 +119,19 @@ def make_beside(connection: Connection, name: str, options: str | None) -> str:
     try:
         connection.execute(statement)
         connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(beside), mark))
-        _copy_rights(connection, name, beside)
+        for right in rights:
+            connection.execute(right)
     except BaseException:
         drop(connection, beside, force=True)
         raise
     return beside
 
 
-def _copy_rights(connection: Connection, name: str, beside: str) -> None:
-    """Give a new database the rights of the one that it is to replace, if those are others than PostgreSQL's own."""
-    rights = connection.execute(RIGHTS, {"name": name, "to": beside}).fetchall()
-    if rights:
-        connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(sql.Identifier(beside)))
-    for right in rights:
-        connection.execute(right["statement"].encode())
+def _rights(connection: Connection, name: str, to: str) -> list[bytes]:
+    """Return the statements that give a new database the rights of another; none if those are PostgreSQL's own."""
+    granted = [row["statement"].encode() for row in connection.execute(RIGHTS, {"name": name, "to": to}).fetchall()]
+    revoked = sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(sql.Identifier(to))
+    return [revoked.as_string(connection).encode(), *granted] if granted else []
 
 
 def remark_of(connection: Connection, name: str) -> str | None:
