@@ -28,8 +28,9 @@ BEGIN
             FROM pg_stat_get_activity(NULL) a
         ), sums AS (
             SELECT s.leader, min(s.usesysid) AS usesysid, min(s.datid) AS datid, sum(h.n_locks)::bigint AS n_locks,
-                coalesce(bool_or(s.is_exempt), true) AS is_exempt, s.leader IS NULL AS is_prepared
-            FROM held h LEFT JOIN sessions s USING (pid) GROUP BY s.leader
+                coalesce(bool_or(s.is_exempt), true) AS is_exempt, h.pid IS NULL AS is_prepared
+            -- A session that is just ending has locks, and is listed no more.
+            FROM held h LEFT JOIN sessions s USING (pid) GROUP BY s.leader, h.pid IS NULL
         )
         SELECT t.*, sum(t.n_locks) FILTER (WHERE NOT t.is_exempt) OVER ()
             - (n_places - coalesce(sum(t.n_locks) FILTER (WHERE t.is_exempt) OVER (), 0)) / 2 AS n_too_many
