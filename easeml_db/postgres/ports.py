@@ -71,8 +71,10 @@ async def postgres_ports(
         stack.push_async_callback(requests.close)
         for worker in on_nodes:
             stack.push_async_callback(worker.close)
-        for chore in (*chores, *on_nodes):
+        for chore in chores:
             chore.begin()
+        for worker in on_nodes:
+            worker.begin()
         yield Ports(
             lease=lease,
             slots=PostgresSlots(session),
