@@ -15,7 +15,7 @@ from psycopg import sql
 GROUPS = ("easeml_tenant", "easeml_reader", "easeml_coordinator", "easeml_admin")
 MAX_LOCKS = 512
 """`max_locks_per_transaction` of a private server. A statement locks every table that it reads, with partitions and
-indexes; this is room for some hundred of them in each session at once, in 40 MB of shared memory.
+indexes; this is room for some hundred of them in each session at once, in 37 MB more of shared memory than with 64.
 """
 # Locks of a key, and large objects: to unlink one takes a lock, and writing them gives savepoints locks of their own.
 OPEN = """

@@ -21,7 +21,7 @@ ALARM_SECONDS = 60.0  # after an end: who was ended comes again
 
 class Pace(NamedTuple):
     """The least rest between two looks, and how many times as long as the last look it is: one at 25,000 locks takes
-    40 ms, and keeps others from the table meanwhile.
+    46 ms, and keeps others from the table meanwhile.
     """
 
     least_seconds: float
