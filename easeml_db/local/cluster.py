@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from easeml_db.errors import InvalidArgument, NotAllowed, ServerUnavailable
+from easeml_db.local.lock_rights import MAX_LOCKS
 from easeml_db.local.private_files import open_to_append, write_private
 from easeml_db.local.processes import run_as_server
 
@@ -20,6 +21,7 @@ SETTINGS = {
     "shared_buffers": "'256MB'",
     "max_wal_size": "'4GB'",
     "max_connections": "200",
+    "max_locks_per_transaction": str(MAX_LOCKS),
     "client_connection_check_interval": "'1s'",
     # The cost on solid-state disks. With the default, a query of a tenant reads all its index entries to spare a few
     # pages.

@@ -26,6 +26,7 @@ from easeml_db.local.restore_places import (
     check_unused,
     drop,
     is_half_dropped,
+    let_in,
     make_beside,
     only_restore,
     options_of,
@@ -119,6 +120,7 @@ def _restore(
         with connection.transaction():
             complete_roles(connection, dump.roles, new_roles)
             put_in_place(connection, beside, name, remark)
+            let_in(connection, name, new_roles)
     except BaseException:
         drop(connection, beside, force=True)
         drop_unfinished_roles(connection, dump.roles)

@@ -37,6 +37,7 @@ from easeml_db.local.cluster import (
 from easeml_db.local.coordinator_process import end_coordinator, find_coordinator, launch_coordinator
 from easeml_db.local.facts_file import read_facts, remember
 from easeml_db.local.folder_contents import check_entries, remove_entries
+from easeml_db.local.lock_rights import close_private
 from easeml_db.local.log_files import last_lines
 from easeml_db.local.preparation import SERVICE_ROLE, prepare_database
 from easeml_db.local.private_files import check_folder, make_private_folder, own_target
@@ -167,6 +168,7 @@ class Embedded:
         self.check_build()
         with connect_now(self.dsn()) as connection:
             update = prepare_database(connection, n_slots=n_slots)
+            close_private(connection)
         self.remember_build()
         return update
 

@@ -17,7 +17,7 @@ from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import Message, StopRequested
 from easeml_db.coordinator.settings import Settings
-from easeml_db.errors import OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly
+from easeml_db.errors import OutOfSpace, RowsHeld, ServerBusy, ServerUnavailable, SlotLost, StandbyOnly
 from easeml_db.local.journal import Journal
 from easeml_db.local.metrics import metrics_on
 from easeml_db.postgres import background
@@ -132,7 +132,7 @@ async def _serve(
             await _until_stopped(serving, stopping)
             return
         # RowsHeld: an update of the extension, say, locks whole tables for longer than a statement of ours waits.
-        except (OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly) as error:
+        except (OutOfSpace, RowsHeld, ServerBusy, ServerUnavailable, SlotLost, StandbyOnly) as error:
             if str(error) != last_message or time.monotonic() - last_seconds >= TELL_AGAIN_SECONDS:
                 last_message, last_seconds = str(error), time.monotonic()
                 journal.say(f"{error}; trying again")

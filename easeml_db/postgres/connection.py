@@ -14,6 +14,7 @@ from easeml_db.errors import (
     NotReady,
     OutOfSpace,
     RowsHeld,
+    ServerBusy,
     ServerUnavailable,
     SlotLost,
     TrialFailed,
@@ -28,8 +29,12 @@ SERVICE_SETTINGS = {"statement_timeout": "0"}
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
 MISSING = ("3F000", "42P01", "42883")  # a schema, a relation or a function that is not there
 MISSING_SCHEMA = re.compile(r"\beaseml\b")
-# A cancel, a shutdown, a crash of a neighbour, a lost connection, a deadlock, lack of memory or connections: the unit
-# itself is blameless and may run again.
+# What all sessions share has run out: room in the lock table (53200), connections; or the server is starting.
+BUSY = ("53000", "53200", "53300", "57P03")
+# Memory of the session's own process (53200, too), which its slot limits: an attempt of the trial.
+OWN_MEMORY, ALLOCATORS = re.compile(r"^out of memory\b"), ("aset.c", "generation.c", "mcxt.c", "slab.c")
+# A cancel, a shutdown, a crash of a neighbour, a lost connection, a deadlock, lack of memory or of room for temporary
+# files: the unit may run again.
 LOST = re.compile(r"^(57014|57P0[1-5]|08...|40...|53...|25P03|58...)$")
 REPLACED = re.compile(
     r"^(cache lookup failed for|could not open relation with OID)|\beaseml_segment\b.* does not exist"
@@ -101,6 +106,20 @@ def out_of_space(error: psycopg.Error) -> OutOfSpace:
     return OutOfSpace(f"the server's disk is full: {primary(error)}", hint="Make room; work goes on by itself.")
 
 
+def is_busy(error: psycopg.Error) -> bool:
+    """Return whether the server lacks what all sessions share, for which the statement is not to blame."""
+    is_own = OWN_MEMORY.search(primary(error)) or error.diag.source_file in ALLOCATORS
+    return error.sqlstate in BUSY and not (error.sqlstate == "53200" and is_own)
+
+
+def server_busy(error: psycopg.Error) -> ServerBusy:
+    """Return the error that the server lacks what all sessions share."""
+    return ServerBusy(
+        f"the server is short of locks or connections: {primary(error)}",
+        hint="Nothing was written; work goes on by itself. easeml doctor says who fills the lock table.",
+    )
+
+
 def rows_held(error: psycopg.Error) -> RowsHeld:
     """Return the error that somebody's open transaction has locked the rows to be written."""
     return RowsHeld(f"an open transaction is in the way: {primary(error)}", hint="Commit it, or roll it back.")
@@ -126,9 +145,11 @@ def is_replaced(error: psycopg.Error) -> bool:
 
 
 def unit_error(error: psycopg.Error) -> EasemlError:
-    """Return the error that says whose fault a failed unit was: OutOfSpace or RowsHeld (run it again later), SlotLost
-    (run it again now), an error of class ML, or the trial's own.
+    """Return the error that says whose fault a failed unit was: OutOfSpace, ServerBusy or RowsHeld (run it again
+    later), SlotLost (run it again now), an error of class ML, or the trial's own.
     """
+    if is_busy(error):
+        return server_busy(error)
     if error.sqlstate == "53100":
         return out_of_space(error)
     if error.sqlstate == "55P03":

@@ -163,11 +163,16 @@ FROM easeml.coordinator_status ORDER BY lease_number DESC LIMIT 1
 -- name: server
 -- What the doctor asks of the server; config_file is null for those who may not read settings.
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer / 10000 AS major,
-    current_database() AS database,
+    current_database() AS database, current_setting('max_locks_per_transaction')::integer AS max_locks,
     (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml') AS installed_version,
     (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'easeml') AS available_version,
     EXISTS (SELECT FROM pg_catalog.pg_available_extensions WHERE name = 'plpython3u') AS has_plpython3u,
     (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'config_file') AS config_file
+
+-- name: lock_holders
+-- Whose sessions were ended because they filled the lock table, the last first.
+SELECT role_name::text AS role_name, n_ended, most_locks, capacity, last_at
+FROM easeml.lock_holders ORDER BY last_at DESC
 
 -- name: python_facts
 -- What the server's Python can import.

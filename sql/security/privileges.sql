@@ -70,8 +70,8 @@ BEGIN
         EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC, easeml_admin, '
             'easeml_coordinator, easeml_tenant, easeml_reader', item.routine);
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_owner', item.routine);
-        -- Granting and revoking easeml_tenant takes a superuser.
-        IF item.prosecdef AND item.proname NOT IN ('create_tenant', 'drop_tenant') THEN
+        -- Granting and revoking easeml_tenant takes a superuser, and so does ending sessions of others.
+        IF item.prosecdef AND item.proname NOT IN ('create_tenant', 'drop_tenant', 'end_lock_holders') THEN
             EXECUTE format('ALTER ROUTINE %s OWNER TO easeml_owner', item.routine);
         END IF;
     END LOOP;
@@ -178,7 +178,7 @@ BEGIN
                 rank_key,rank_value,instance_cost,planned_cost,reads_for_all,has_live_coordinator,current_tenant,
                 current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,
                 list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
-            ('easeml_coordinator', '{analyse_grown,due_tasks,advance_task}'),
+            ('easeml_coordinator', '{analyse_grown,end_lock_holders,due_tasks,advance_task}'),
             ('easeml_coordinator', '{
                 finish_restore,leave_numbers_behind,missing_rows,broken_references,warm_up,train_unit,
                 evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,train_gang,
@@ -263,6 +263,9 @@ GRANT SELECT (segment_id, segment_name, engine, service, checked_at, refusal,
 
 -- What programs print may hold secrets.
 REVOKE SELECT ON easeml.provisioner_calls FROM easeml_tenant, easeml_reader;
+
+-- It names roles of all databases.
+REVOKE SELECT ON easeml.lock_holders FROM easeml_tenant, easeml_reader;
 
 -- It holds numbers of all tenants.
 REVOKE SELECT ON easeml.policy_memory, easeml.dumps, easeml.restored_tables FROM easeml_tenant, easeml_reader;

@@ -158,7 +158,6 @@ def test_long_names_have_places_of_their_own(
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ("REVOKE CONNECT ON DATABASE put_there FROM PUBLIC", "rights"),
         ("ALTER DATABASE put_there SET work_mem = '5MB'", "settings"),
         ("ALTER DATABASE put_there CONNECTION LIMIT 5", "a connection limit"),
     ],
@@ -176,14 +175,20 @@ def test_what_a_database_has_of_its_own_is_not_lost(
     assert root.value(number) == before
 
 
-def test_an_empty_database_keeps_its_owner_and_comment(root: Session, backup: Path, target: str) -> None:
+def test_an_empty_database_keeps_its_owner_comment_and_rights(root: Session, backup: Path, target: str) -> None:
     make(root, "put_there")
+    root.execute("REVOKE ALL ON DATABASE put_there FROM PUBLIC")
+    root.execute("GRANT CONNECT ON DATABASE put_there TO easeml_tenant WITH GRANT OPTION")
+    rights = """SELECT a.grantee::regrole, a.privilege_type, a.is_grantable FROM pg_database, aclexplode(datacl) a
+        WHERE datname = 'put_there' ORDER BY 1, 2"""
     root.execute(sql.SQL("ALTER DATABASE put_there OWNER TO {}").format(sql.Identifier(CREW)))
     root.execute("COMMENT ON DATABASE put_there IS 'of the crew'")
+    before = root.rows(rights)
     easeml("restore", backup, "--dsn", target)
     found = """SELECT pg_get_userbyid(datdba)::text AS owner, shobj_description(oid, 'pg_database') AS comment
         FROM pg_database WHERE datname = 'put_there'"""
     assert root.rows(found) == [{"owner": CREW, "comment": "of the crew"}]
+    assert root.rows(rights) == before
 
 
 def test_a_database_keeps_its_owner_when_a_restore_is_killed_after_dropping_it(

@@ -51,6 +51,7 @@ PASSING = tuple(
         "procedures.contract",
         *(f"planner.{name}" for name in ("run_plan", "prices", "job")),
         *(f"trial_groups.{name}" for name in ("allocation", "measuring", "profile")),
+        "retry",  # how long a statement waits for a busy server
         "hopper.allocation.registry",  # whether an allocation needs what is slow to read
     )
 )

@@ -21,6 +21,7 @@ from easeml_db.cli.terminal.output import json_option, print_json, say
 from easeml_db.errors import NotReady
 from easeml_db.local.backups import back_up
 from easeml_db.local.binaries import find_client_programs
+from easeml_db.local.lock_rights import close_private
 from easeml_db.local.restores import check
 from easeml_db.local.restores import restore as restore_file
 from easeml_db.local.server import Embedded
@@ -85,6 +86,8 @@ def restore(
             done = restore_file(
                 server.dsn(), _programs(server), file, n_jobs=jobs, allow_missing=allow_missing, ends_sessions=True
             )
+            with connect_now(server.dsn()) as connection:
+                close_private(connection)
     if as_json:
         print_json({"database": done.database, "version": done.dump.version, "check": done.check,
                     "new_roles": done.new_roles, "other_groups": done.other_groups,

@@ -25,10 +25,12 @@ from easeml_db.cli.server.findings import (
     slot_findings,
     this_environment,
 )
+from easeml_db.cli.server.lock_findings import lock_findings
 from easeml_db.cli.terminal.connection import dsn_option, dsn_or_embedded, open_connection
 from easeml_db.cli.terminal.output import json_option, print_json
 from easeml_db.cli.terminal.statements import Connection, Row, rows
 from easeml_db.errors import EasemlError
+from easeml_db.local.lock_rights import open_rights
 from easeml_db.postgres.connection import server_error
 from easeml_db.words.visible_text import visible
 
@@ -39,7 +41,7 @@ STYLES = {"ok": "green", "warn": "yellow", "fault": "bold red"}
 @dsn_option
 @json_option
 def doctor(dsn: str | None, as_json: bool) -> None:
-    """Check server, extension, Python, devices, slots, other servers and coordinator. Exits with 1 on a fault."""
+    """Check server, extension, Python, devices, slots, nodes, coordinator and locks. Exits with 1 on a fault."""
     findings = list(_examine(dsn))
     is_healthy = all(finding.status != "fault" for finding in findings)
     if as_json:
@@ -94,6 +96,14 @@ def _examine_server(connection: Connection, *, is_private: bool) -> Iterator[Fin
     if facts:
         yield from _examine_python(facts, server, is_private=is_private)
     yield from _examine_work(connection, facts, is_private=is_private)
+    yield from lock_findings(server, open_rights(connection), _lock_holders(connection))
+
+
+def _lock_holders(connection: Connection) -> list[Row]:
+    try:
+        return rows(connection, "lock_holders")
+    except psycopg.errors.InsufficientPrivilege:  # they are for administrators
+        return []
 
 
 def _examine_python(facts: Row, server: Row, *, is_private: bool) -> Iterator[Finding]:

@@ -17,7 +17,8 @@
     ├── OutOfSpace         ML014  a disk of the server is full: make room, work goes on by itself
     ├── QuotaExceeded      ML015  a limit of the tenant is reached: free something, or ask an administrator
     ├── RowsHeld           ML016  an open transaction holds the rows: try again later, nobody is to blame
-    └── ServerCrashed      ML017  the server restarted while a unit ran: an attempt of its trial
+    ├── ServerCrashed      ML017  the server restarted while a unit ran: an attempt of its trial
+    └── ServerBusy         ML018  no room in the lock table, no connection left: try again later, nobody is to blame
 
 The codes are SQLSTATEs of class ML, so an error raised in the server comes back as the same class in Python.
 Outside the server the tree is imported as `easeml_db.errors`.
@@ -147,6 +148,12 @@ class ServerCrashed(EasemlError):
     """The server process that ran the unit was killed, and the server restarted."""
 
     sqlstate = "ML017"
+
+
+class ServerBusy(EasemlError):
+    """The server lacks something that all sessions share, such as room in its lock table; nothing was written."""
+
+    sqlstate = "ML018"
 
 
 ALL_ERRORS: tuple[type[EasemlError], ...] = (EasemlError, *EasemlError.__subclasses__())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.fixtures.sessions import Session
 
 # What belongs to a server's life or to the restore itself. Roles have other numbers on another server.
-NOT_COMPARED = {"coordinators", "coordinator_lease", "dumps", "restored_tables", "tenant_roles"}
+NOT_COMPARED = {"coordinators", "coordinator_lease", "dumps", "restored_tables", "tenant_roles", "lock_holders"}
 NEWER = "UPDATE pg_extension SET extversion = '99.0.0' WHERE extname = 'easeml'"
 ENDED = """SELECT count(*) = 0 FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = 'pg_restore' AND datname = current_database()) ended"""

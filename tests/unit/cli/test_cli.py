@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -44,6 +44,7 @@ from easeml_db.cli.server.findings import (
     server_finding,
     slot_findings,
 )
+from easeml_db.cli.server.lock_findings import lock_findings
 from easeml_db.cli.terminal.failures import told_in_a_line
 from easeml_db.cli.terminal.listing import group_options, listing_group
 from easeml_db.cli.terminal.output import print_json
@@ -51,6 +52,7 @@ from easeml_db.cli.terminal.statements import call
 from easeml_db.errors import InvalidArgument, NotFound, NotReady
 from easeml_db.local.coordinator_process import find_coordinator
 from easeml_db.local.facts_file import remember
+from easeml_db.local.lock_rights import OpenRight
 from easeml_db.local.processes import server_environment
 from easeml_db.report.wording import cost_text
 
@@ -488,6 +490,21 @@ def test_coordinators_must_live_and_have_this_version() -> None:
     assert coordinator_finding({**alive, "is_alive": False}, is_private=False).status == "fault"
     assert coordinator_finding({**alive, "version": "0.0.1"}, is_private=True).status == "warn"
     assert coordinator_finding(alive, is_private=True).status == "ok"
+
+
+def test_whoever_may_fill_the_lock_table_or_has_filled_it_is_named() -> None:
+    assert [each.status for each in lock_findings({"max_locks": 512}, [], [])] == ["ok"]
+    open_right = OpenRight("advisory locks", "REVOKE EXECUTE ON FUNCTION f() FROM PUBLIC;")
+    rights, small = lock_findings({"max_locks": 64}, [open_right], [])
+    assert (rights.status, small.status) == ("warn", "warn")
+    assert rights.todo.endswith(open_right.statement)
+    assert "max_locks_per_transaction = 512" in small.todo
+    held = {"n_ended": 2, "most_locks": 9000, "capacity": 6400, "last_at": datetime(2030, 1, 2, tzinfo=timezone.utc)}
+    _, ended, prepared = lock_findings(
+        {"max_locks": 512}, [], [{**held, "role_name": "mallory"}, {**held, "role_name": ""}]
+    )
+    assert "2 session(s) of role mallory were ended" in ended.message
+    assert "ROLLBACK PREPARED" in prepared.todo
 
 
 def test_a_server_that_debian_does_not_manage_gets_no_debian_path() -> None:

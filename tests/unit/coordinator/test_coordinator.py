@@ -15,7 +15,16 @@ from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports.messages import Order, SlotReady, UnitFailed
 from easeml_db.coordinator.settings import Settings
 from easeml_db.decisions.hopper.schedulers.bounds import shared_bound
-from easeml_db.errors import NotFound, OutOfSpace, ServerCrashed, SlotLost, StandbyOnly, TrialFailed, VersionMismatch
+from easeml_db.errors import (
+    NotFound,
+    OutOfSpace,
+    ServerBusy,
+    ServerCrashed,
+    SlotLost,
+    StandbyOnly,
+    TrialFailed,
+    VersionMismatch,
+)
 from easeml_db.simulated import BrokenRule, Faults, Killed, SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.tenant import PastArm
 from easeml_db.words.topology import Slot
@@ -316,6 +325,18 @@ def test_a_full_disk_is_waited_out_and_blames_no_trial():
     assert [kind for kind, _ in world.tables.notes] == ["disk full"]
     assert world.n_reclaims == 7, "one in each pause"
     assert min(unit.finished_seconds for unit in world.units if unit.finished_seconds >= 90.0) < 90.0 + 45.0
+
+
+def test_a_full_lock_table_is_waited_out_and_blames_no_trial():
+    def failure_of(order):
+        return ServerBusy("out of shared memory") if 3.0 <= world.now_seconds < 300.0 else None
+
+    run, world = small_world(faults=Faults(failure_of))
+    serve(world)
+    check_complete(world, [run])
+    assert {unit.order.attempt for unit in world.units} == {1}
+    assert [kind for kind, _ in world.tables.notes] == ["server busy"]
+    assert min(unit.finished_seconds for unit in world.units if unit.finished_seconds >= 300.0) < 320.0
 
 
 # Pilots and plans

@@ -25,6 +25,7 @@ from easeml_db.errors import (
     NotFound,
     OutOfSpace,
     RowsHeld,
+    ServerBusy,
     ServerCrashed,
     SlotLost,
     StaleLease,
@@ -34,6 +35,7 @@ from easeml_db.errors import (
 
 TABLE = [
     (OutOfSpace, RetryDecision(pause_all=True, requeue_after_seconds=1.0)),
+    (ServerBusy, RetryDecision(pause_all=True, requeue_after_seconds=0.1)),
     (RowsHeld, RetryDecision(pause_run=True, requeue_after_seconds=0.1)),
     (StaleLease, RetryDecision(charge_attempt=True, confirm_lease=True)),
     (NotFound, RetryDecision(charge_attempt=True, confirm_lease=True)),
@@ -45,7 +47,7 @@ TABLE = [
 ]
 
 # Whoever else is to blame, the trial is not.
-INNOCENT = {Cause.DISK_FULL, Cause.ROWS_HELD, Cause.FAILED_MEASURED, Cause.WRONG_VERSION}
+INNOCENT = {Cause.DISK_FULL, Cause.SERVER_BUSY, Cause.ROWS_HELD, Cause.FAILED_MEASURED, Cause.WRONG_VERSION}
 FAILURES = st.builds(Failure, st.sampled_from(Cause), st.integers(0, 10), st.integers(0, 10**6))
 
 
