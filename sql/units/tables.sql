@@ -16,8 +16,8 @@ CREATE TABLE IF NOT EXISTS easeml.checkpoints (
 );
 ALTER TABLE easeml.checkpoints ADD COLUMN IF NOT EXISTS is_elsewhere boolean NOT NULL DEFAULT false;
 ALTER TABLE easeml.checkpoints ALTER state SET STORAGE EXTERNAL;
--- Before PostgreSQL 17 only the owner may vacuum a table, so there autovacuum does what the coordinator does later: after
--- 2 MB of removed states and a tenth of the kept ones, at full speed, without the lock that cutting the end off takes.
+-- Before PostgreSQL 17 only an owner may vacuum a table, so there autovacuum does what the coordinator does later: once
+-- 2 MB of states and a tenth of the kept ones are gone, at full speed, without the lock that cutting the end off takes.
 ALTER TABLE easeml.checkpoints SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50,
     autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false, toast.autovacuum_vacuum_scale_factor = 0.1,
     toast.autovacuum_vacuum_threshold = 1000, toast.autovacuum_vacuum_cost_delay = 0, toast.vacuum_truncate = false);

@@ -1,7 +1,7 @@
 """What an administrator or the service may attach to an object of ours: nothing.
 
-PostgreSQL runs what is attached to a table (statistics, indexes, triggers, rules, policies, defaults) with the rights of
-whoever uses it. A superuser reads these tables with `easeml tenants`, `doctor`, `backup` and `install`.
+PostgreSQL runs what is attached to a table (statistics, indexes, triggers, rules, policies, defaults) with the rights
+of whoever uses it. A superuser reads these tables with `easeml tenants`, `doctor`, `backup` and `install`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def actors(module_database: Session) -> Iterator[dict[str, Session]]:
 
 
 def is_refused(session: Session, statement: str) -> bool:
-    """Whether the role may not do that, whatever else is wrong with it; what it may is undone."""
+    """Whether the role may not do that, or such an object cannot have it; what it may is undone."""
     try:
         with session.transaction(force_rollback=True):
             session.execute(statement)  # type: ignore[arg-type]
