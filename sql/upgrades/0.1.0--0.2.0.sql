@@ -16,8 +16,6 @@ BEGIN
         WITH owned(relation) AS (VALUES ('easeml.checkpoints'::regclass), ('easeml.checkpoint_chunks'))
         SELECT format('DROP STATISTICS %I.%I', n.nspname, x.stxname) FROM owned o
         JOIN pg_statistic_ext x ON x.stxrelid = o.relation JOIN pg_namespace n ON n.oid = x.stxnamespace
-        UNION ALL SELECT format('DROP INDEX %s', i.indexrelid::regclass) FROM owned o
-        JOIN pg_index i ON i.indrelid = o.relation WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
         UNION ALL SELECT format('DROP RULE %I ON %s', r.rulename, o.relation) FROM owned o
         JOIN pg_rewrite r ON r.ev_class = o.relation
         UNION ALL SELECT format('DROP TRIGGER %I ON %s', t.tgname, o.relation) FROM owned o

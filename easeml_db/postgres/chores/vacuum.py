@@ -10,10 +10,9 @@ import psycopg
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.stores.store_session import SETTINGS, StoreSession
+from easeml_db.postgres.versions import FIRST_WITH_MAINTAIN
 
 VACUUM = "VACUUM (TRUNCATE false) easeml.checkpoints, easeml.checkpoint_chunks"
-FIRST_WITH_MAINTAIN = 170_000
-"""Before, only owners may vacuum, and an owner may attach code to a table that superusers read."""
 
 
 class PostgresStateSpace:
