@@ -256,6 +256,7 @@ REVOKE SELECT ON easeml.policy_memory, easeml.dumps, easeml.restored_tables FROM
 REVOKE INSERT, UPDATE ON easeml.tasks, easeml.labelling_functions, easeml.datasets, easeml.packings,
     easeml.refresh_rules FROM easeml_admin, easeml_coordinator;
 GRANT UPDATE (n_seen_changes) ON easeml.tasks TO easeml_admin;
+GRANT UPDATE (created_at) ON easeml.datasets TO easeml_admin, easeml_coordinator;  -- to lock rows
 GRANT UPDATE (started_at, failed_at, not_before, problem) ON easeml.packings TO easeml_coordinator;
 GRANT UPDATE (next_at, not_before, problem) ON easeml.refresh_rules TO easeml_coordinator;
 
