@@ -1,5 +1,5 @@
--- Only members of easeml_segment work here. They own nothing: an owner may attach functions to a table, and whoever reads
--- it runs them.
+-- Only members of easeml_segment work here. They own nothing: an owner may attach functions to a table, and whoever
+-- reads it runs them.
 DO $privileges$
 DECLARE
     item record;
