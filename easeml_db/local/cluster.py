@@ -41,6 +41,9 @@ SETTINGS = {
     "log_parameter_max_length_on_error": "0",
 }
 
+BEFORE_17 = {"autovacuum_naptime": "'1s'"}
+"""Only autovacuum frees pruned states there, of which units may leave some megabytes every tenth of a second."""
+
 
 def check_path(folder: Path) -> None:
     """Refuse a path that PostgreSQL's programs cannot take. Raises InvalidArgument."""
@@ -107,7 +110,8 @@ def configure(
     listen: addresses in PostgreSQL's syntax, empty for none; socket_mode: who may open the socket; more: further
     settings by name, in the file's syntax.
     """
-    lines = {**SETTINGS, **(more or {}), "listen_addresses": quoted(listen), "port": str(port)}
+    by_version = BEFORE_17 if int((cluster / "PG_VERSION").read_text(encoding="utf-8")) < 17 else {}
+    lines = {**SETTINGS, **by_version, **(more or {}), "listen_addresses": quoted(listen), "port": str(port)}
     in_list = str(socket_folder).replace('"', '""')
     lines["unix_socket_directories"] = quoted(f'"{in_list}"')
     lines["unix_socket_permissions"] = socket_mode

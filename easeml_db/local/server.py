@@ -112,6 +112,10 @@ class Embedded:
         """Return the connection string over the socket."""
         return psycopg.conninfo.make_conninfo(host=str(self.socket_folder), port=self.port, dbname=database, user=user)
 
+    def tcp_dsn(self, database: str = DATABASE) -> str:
+        """Return the connection string over the loopback address, where the server asks every role for its password."""
+        return psycopg.conninfo.make_conninfo(host="127.0.0.1", port=self.port, dbname=database)
+
     # Server
 
     def environment(self) -> dict[str, str]:

@@ -167,7 +167,9 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
     (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml') AS installed_version,
     (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'easeml') AS available_version,
     EXISTS (SELECT FROM pg_catalog.pg_available_extensions WHERE name = 'plpython3u') AS has_plpython3u,
-    (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'config_file') AS config_file
+    (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'config_file') AS config_file,
+    CASE WHEN current_setting('autovacuum')::boolean THEN (SELECT setting::integer FROM pg_catalog.pg_settings
+        WHERE name = 'autovacuum_naptime') END AS autovacuum_seconds
 
 -- name: lock_holders
 -- Whose sessions were ended because they filled the lock table, the last first.

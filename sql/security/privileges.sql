@@ -6,15 +6,6 @@ GRANT easeml_tenant, easeml_reader, easeml_coordinator TO easeml_admin;
 -- Any role that was granted use of a dataset may predict, tenant or not.
 GRANT USAGE ON SCHEMA easeml TO PUBLIC;
 
--- An update finds owners that this script has chosen; rights are given anew while the installer owns everything.
-ALTER TABLE easeml.checkpoints OWNER TO CURRENT_USER;
-ALTER TABLE easeml.checkpoint_chunks OWNER TO CURRENT_USER;
-ALTER VIEW easeml.kept_sizes OWNER TO CURRENT_USER;
-ALTER TABLE easeml.runs OWNER TO CURRENT_USER;
-ALTER TABLE easeml.arms OWNER TO CURRENT_USER;
-ALTER TABLE easeml.trials OWNER TO CURRENT_USER;
-ALTER TABLE easeml.slots OWNER TO CURRENT_USER;
-
 DO $security$
 DECLARE
     item record;
@@ -70,8 +61,10 @@ BEGIN
         EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC, easeml_admin, '
             'easeml_coordinator, easeml_tenant, easeml_reader', item.routine);
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_owner', item.routine);
-        -- Granting and revoking easeml_tenant takes a superuser, and so does ending sessions of others.
-        IF item.prosecdef AND item.proname NOT IN ('create_tenant', 'drop_tenant', 'end_lock_holders') THEN
+        -- Granting and revoking easeml_tenant takes a superuser, ending sessions of others does, and ANALYZE takes the
+        -- owner of the tables.
+        IF item.prosecdef AND item.proname NOT IN ('create_tenant', 'drop_tenant', 'analyse_grown',
+            'end_lock_holders') THEN
             EXECUTE format('ALTER ROUTINE %s OWNER TO easeml_owner', item.routine);
         END IF;
     END LOOP;
@@ -107,17 +100,16 @@ GRANT SELECT ON easeml.version_blocks TO easeml_owner;
 REVOKE SELECT ON easeml.version_blocks FROM easeml_reader;
 GRANT USAGE ON SCHEMA easeml_tasks TO easeml_tenant, easeml_admin;
 
--- Plans are made behind the door, too.
-GRANT SELECT ON easeml.prices TO easeml_owner;
-
--- Sizes for those who may not read what has them.
-ALTER VIEW easeml.kept_sizes OWNER TO easeml_owner;
+-- Plans are made behind the door, and bytes are counted there, too.
+GRANT SELECT ON easeml.prices, easeml.kept_sizes TO easeml_owner;
 
 -- Identity columns need no right on their sequence; these are drawn from by name.
 GRANT USAGE ON SEQUENCE easeml.slots_slot_id_seq TO easeml_admin, easeml_coordinator;
 GRANT USAGE ON SEQUENCE easeml.tasks_task_id_seq, easeml.datasets_dataset_id_seq TO easeml_owner;
 GRANT USAGE ON SEQUENCE easeml.arm_openings_decision_id_seq TO easeml_coordinator;
-GRANT USAGE, UPDATE ON SEQUENCE easeml.datasets_dataset_id_seq TO easeml_coordinator;  -- after a restore
+-- To set them forward after a restore; and states get their numbers from the service where nodes write them.
+GRANT USAGE, UPDATE ON SEQUENCE easeml.datasets_dataset_id_seq,
+    easeml.checkpoints_checkpoint_id_seq TO easeml_coordinator;
 
 -- Who may call what: a routine without a line is easeml_owner's alone. Trigger functions never get one: whoever may
 -- execute one can attach it to a table of their own, with invented rows.
@@ -270,13 +262,21 @@ REVOKE SELECT ON easeml.lock_holders FROM easeml_tenant, easeml_reader;
 -- It holds numbers of all tenants.
 REVOKE SELECT ON easeml.policy_memory, easeml.dumps, easeml.restored_tables FROM easeml_tenant, easeml_reader;
 
--- The coordinator vacuums pruned states, which only an owner may do.
-ALTER TABLE easeml.checkpoints OWNER TO easeml_coordinator;
-ALTER TABLE easeml.checkpoint_chunks OWNER TO easeml_coordinator;
+-- What becomes SQL, or names code, is written behind the door alone, which has checked it: easeml_owner executes it.
+REVOKE INSERT, UPDATE ON easeml.tasks, easeml.labelling_functions, easeml.datasets, easeml.packings,
+    easeml.refresh_rules FROM easeml_admin, easeml_coordinator;
+GRANT UPDATE (n_seen_changes) ON easeml.tasks TO easeml_admin;
+GRANT UPDATE (created_at) ON easeml.datasets TO easeml_admin, easeml_coordinator;  -- to lock rows
+GRANT UPDATE (started_at, failed_at, not_before, problem) ON easeml.packings TO easeml_coordinator;
+GRANT UPDATE (next_at, not_before, problem) ON easeml.refresh_rules TO easeml_coordinator;
 
--- easeml.analyse_grown renews the statistics of these, which only an owner may do. It acts as easeml_owner, a role that
--- no user can become.
-ALTER TABLE easeml.runs OWNER TO easeml_owner;
-ALTER TABLE easeml.arms OWNER TO easeml_owner;
-ALTER TABLE easeml.trials OWNER TO easeml_owner;
-ALTER TABLE easeml.slots OWNER TO easeml_owner;
+-- The installer owns all tables. An owner may attach functions to a table, as statistics, indexes, triggers and rules
+-- do, and whoever reads the table runs them. So the coordinator, which vacuums the states, gets the right to no more;
+-- before PostgreSQL 17 there is none, and autovacuum does it.
+DO $maintain$
+BEGIN
+    IF current_setting('server_version_num')::integer >= 170000 THEN
+        EXECUTE 'GRANT MAINTAIN ON easeml.checkpoints, easeml.checkpoint_chunks TO easeml_coordinator';
+    END IF;
+END
+$maintain$;

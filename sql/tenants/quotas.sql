@@ -61,7 +61,7 @@ $$;
 COMMENT ON FUNCTION easeml.examples_bytes(oid) IS
     'Returns the size of a table of examples, or 0 while somebody has locked it (internal).';
 
--- Sizes for those who may know how much a tenant keeps but not read it. It is read with the rights of easeml_owner;
+-- Sizes for those who may know how much a tenant keeps but not read it. It is read with the rights of its owner;
 -- current_user is the role that asks.
 CREATE OR REPLACE VIEW easeml.kept_sizes WITH (security_barrier) AS
 SELECT k.tenant, k.n_bytes FROM (SELECT c.tenant, c.n_bytes FROM easeml.checkpoints c

@@ -24,6 +24,7 @@ from easeml_db.cli.server.findings import (
     server_finding,
     slot_findings,
     this_environment,
+    vacuum_finding,
 )
 from easeml_db.cli.server.lock_findings import lock_findings
 from easeml_db.cli.terminal.connection import dsn_option, dsn_or_embedded, open_connection
@@ -82,6 +83,7 @@ def _examine_server(connection: Connection, *, is_private: bool) -> Iterator[Fin
     server = rows(connection, "server")[0]
     yield server_finding(server)
     yield plpython_finding(server)
+    yield vacuum_finding(server)
     yield extension_finding(server)
     if server["installed_version"] is None:
         return

@@ -15,6 +15,7 @@ from easeml_db.local.processes import WAITING_THREADS
 
 REQUIRED = ("numpy", "torch", "safetensors", "easeml_plpy", "easeml_db")
 OWN = ("easeml_plpy", "easeml_db")
+LONGEST_VACUUM_PAUSE = 10  # seconds
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,19 @@ def server_finding(server: Row) -> Finding:
     if server["major"] < MIN_MAJOR:
         return Finding("server", "fault", message, f"Use PostgreSQL {MIN_MAJOR} or newer.")
     return Finding("server", "ok", message)
+
+
+def vacuum_finding(server: Row) -> Finding:
+    """Check that what pruned states leave is freed soon: before PostgreSQL 17 the coordinator may not vacuum."""
+    seconds = server["autovacuum_seconds"]
+    if server["major"] >= 17 or (seconds is not None and seconds <= LONGEST_VACUUM_PAUSE):
+        return Finding("vacuum", "ok", "states that are pruned make room")
+    message = "autovacuum is off" if seconds is None else f"autovacuum looks only every {seconds} s"
+    todo = (
+        "Pruned states take disk until then. As a superuser: ALTER SYSTEM SET autovacuum_naptime = '1s', and"
+        " autovacuum = on; SELECT pg_reload_conf();"
+    )
+    return Finding("vacuum", "warn", message, todo)
 
 
 def plpython_finding(server: Row) -> Finding:

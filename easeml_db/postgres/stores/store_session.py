@@ -50,6 +50,11 @@ class StoreSession:
             await self.close()
             raise
 
+    @property
+    def server_version(self) -> int:
+        """The server's version, as PostgreSQL numbers it: 150019 is 15.19."""
+        return self._connection.info.server_version
+
     async def close(self) -> None:
         """Close the connection."""
         await self._connection.close()

@@ -43,6 +43,7 @@ from easeml_db.cli.server.findings import (
     segment_findings,
     server_finding,
     slot_findings,
+    vacuum_finding,
 )
 from easeml_db.cli.server.lock_findings import lock_findings
 from easeml_db.cli.terminal.failures import told_in_a_line
@@ -371,7 +372,7 @@ HERE = Environment(python="3.11.2", libraries="/env", closed_folder=None)
 SERVER = {
     "version": "15.6", "major": 15, "database": "d", "installed_version": __version__,
     "available_version": __version__, "has_plpython3u": True,
-    "config_file": "/etc/postgresql/15/main/postgresql.conf",
+    "config_file": "/etc/postgresql/15/main/postgresql.conf", "autovacuum_seconds": 1,
 }  # fmt: skip
 
 
@@ -382,10 +383,17 @@ def facts(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_sound_server_has_only_good_findings() -> None:
-    findings = [server_finding(SERVER), plpython_finding(SERVER), extension_finding(SERVER)]
+    findings = [check(SERVER) for check in (server_finding, plpython_finding, vacuum_finding, extension_finding)]
     findings += [python_finding(facts(), HERE), *module_findings(facts(), HERE, SERVER, is_private=False)]
     findings += slot_findings([slot_row()], facts(), 1)
     assert {finding.status for finding in findings} == {"ok"}
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(None, "autovacuum is off"), (60, "looks only every 60 s")])
+def test_before_postgresql_17_pruned_states_need_autovacuum(seconds: int | None, said: str) -> None:
+    found = vacuum_finding({**SERVER, "autovacuum_seconds": seconds})
+    assert (found.status, said in found.message) == ("warn", True)
+    assert vacuum_finding({**SERVER, "major": 17, "autovacuum_seconds": seconds}).status == "ok"
 
 
 def test_missing_torch_names_the_line_for_debians_environment_file() -> None:
