@@ -43,7 +43,7 @@ class Coordinator:
             await self._open_slots()
             await self._parts.instances.take_up()
             await self._carry_out(self._parts.reading.take_up())
-            await self._parts.retries.count_crashes()
+            await self._parts.retries.record_crashes()
             while not self._is_stopping:
                 await self._carry_out(self._waiting_work())  # with messages in its midst
                 if until_idle and not (self._dispatcher.runs or self._parts.reading or self._parts.instances):
@@ -72,7 +72,7 @@ class Coordinator:
         for effect in effects:
             match effect:
                 case HandleMessages(wait_seconds):
-                    # Count a crash before anything of its trial starts again.
+                    # Record a crash before anything of its trial starts again.
                     if not self._parts.crashes:
                         await self._serve_others(wait_seconds)
                 case OpenSlots():

@@ -87,12 +87,13 @@ class Retries:
             await self._runs.note(message.order.unit.run_id, message.order.unit.trial_id, "slot lost", what)
         return await self.failed(UnitFailed(message.order, SlotLost(message.reason)), now_seconds)
 
-    async def count_crashes(self) -> None:
-        """Count crashes of the server as attempts of the trials during whose units they happened."""
-        async for order, n_crashes, error in self._crashes.counted():
-            decision = decide(Failure(Cause.SERVER_CRASHED, n_crashes - 1), self._max_attempts)
-            if decision.end_trial and order.unit.run_id in self._dispatcher.runs:
-                await self._end_trial(order, f"{n_crashes} attempts failed, the last: {error}")
+    async def record_crashes(self) -> None:
+        """End the trials during whose units the server crashed: everybody's sessions ended with it, and would again."""
+        await self._lease.confirm()
+        async for run_id, trial_ids in self._crashes.recorded():
+            for trial_id in trial_ids:
+                self._dispatcher.end_trial(run_id, trial_id)
+                self._procedures.trial_changed(run_id, trial_id)
 
     def recorded(self, run_id: int) -> None:
         """Begin with short pauses again: the server has room, and no lock blocks the run."""
@@ -154,7 +155,7 @@ class Retries:
         elif decision.pause_run:
             self.pause_run(unit.run_id, now_seconds)
         elif cause is Cause.SERVER_CRASHED:
-            await self.count_crashes()
+            await self.record_crashes()
         elif decision.charge_attempt:
             return await self._count_attempts(order, error, decisions)
         return []

@@ -89,7 +89,7 @@ RULES: Mapping[Cause, RetryDecision] = {  # while attempts are left
     Cause.ROWS_HELD:       RetryDecision(pause_run=True),
     Cause.REFUSED:         RetryDecision(charge_attempt=True, confirm_lease=True),
     Cause.SLOT_LOST:       RetryDecision(charge_attempt=True, close_slot=True),
-    Cause.SERVER_CRASHED:  RetryDecision(charge_attempt=True, close_slot=True),
+    Cause.SERVER_CRASHED:  RetryDecision(charge_attempt=True, close_slot=True, end_trial=True),  # once recorded
     Cause.FAILED_IN_BATCH: RetryDecision(charge_attempt=True),  # each runs alone next: only the culprit fails again
     Cause.FAILED_MEASURED: RetryDecision(),
     Cause.FAILED:          RetryDecision(end_trial=True),

@@ -121,10 +121,10 @@ class SimulatedRuns(SimulatedPort):
         self._life.call()
         self._tables.runs.fail_trial(run_id, self._life.lease_number, trial_id, reason)
 
-    async def crashed(self, run_id: int, trial_id: int, reason: str) -> int:
-        """Add a crash to the run's history; return how many there were since something was recorded of the trial."""
+    async def crashed(self, run_id: int, trial_id: int, reason: str) -> list[int]:
+        """Add a crash to the run's history; end the open trials of that architecture in this run, and return them."""
         self._life.call()
-        return self._tables.runs.crashed(run_id, trial_id, reason)
+        return self._tables.runs.crashed(run_id, self._life.lease_number, trial_id, reason)
 
     async def fail(self, run_id: int, reason: str) -> bool:
         """End a run that cannot be served, with the reason, and cancel what is left of its trials."""

@@ -141,7 +141,8 @@ DECLARE
         'key_columns', key_columns, 'n_folds', n_folds);
     leaves_open boolean := pg_catalog.num_nonnulls(n_folds, n_partitions, validation_fraction, split_column,
         time_column, group_column) OPERATOR(pg_catalog.=) 0 AND placement OPERATOR(pg_catalog.=) 'shared';
-    others text[] := pg_catalog.array_cat(array[target, split_column, group_column], key_columns);
+    others text[] := pg_catalog.array_cat(array[target, split_column, group_column],
+        ARRAY(SELECT pg_catalog.unnest(key_columns)));
     row_numbers text[];
     left_out text;
     is_elsewhere boolean := source OPERATOR(pg_catalog.~) '^\s*\{';

@@ -46,6 +46,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     name text := (easeml.dataset_of(caller, asker, arguments ->> 'dataset')).dataset_name;
     wanted record;
+    moment timestamptz := clock_timestamp();  -- one for both ends, or the shortest interval is refused at random
 BEGIN
     PERFORM easeml.refuse_task(asker, name, 'easeml.alter_task'),
         easeml.refuse_rows_elsewhere(easeml.dataset_of(caller, asker, name), 'easeml.set_refresh');
@@ -58,8 +59,7 @@ BEGIN
         RETURN NULL;
     -- days and months may differ in sign
     ELSIF wanted.every < '1 minute' OR wanted.every > '1000 years'
-        OR clock_timestamp() + wanted.every NOT BETWEEN clock_timestamp() + interval '1 minute' AND clock_timestamp()
-        + interval '1000 years' THEN
+        OR moment + wanted.every NOT BETWEEN moment + interval '1 minute' AND moment + interval '1000 years' THEN
         PERFORM easeml.fail('ML001', format('every: expected 1 minute to 1000 years, got %s', wanted.every),
             hint => 'For example ''1 day''; without every and when_drift it is refreshed no more.');
     ELSIF NOT (wanted.when_drift > 0 AND wanted.when_drift < 'Infinity') THEN
@@ -71,7 +71,7 @@ BEGIN
     END IF;
     INSERT INTO easeml.refresh_rules AS r (tenant, dataset_name, source_kind, every, when_drift, next_at)
     VALUES (asker, name, easeml.check_refreshed_source(asker, name, NULL), coalesce(wanted.every, '1 day'),
-        wanted.when_drift, clock_timestamp() + coalesce(wanted.every, '1 day'))
+        wanted.when_drift, moment + coalesce(wanted.every, '1 day'))
     ON CONFLICT ON CONSTRAINT refresh_rules_pkey DO UPDATE SET source_kind = excluded.source_kind,
         every = excluded.every, when_drift = excluded.when_drift, next_at = excluded.next_at, set_at = now(),
         problem = NULL, not_before = NULL;

@@ -148,7 +148,7 @@ BEGIN
                 label_examples,label_from,task_report}'),
             ('easeml_tenant', '{
                 find_task,task_of,output_type,check_place,make_task_views,make_objects_view,is_tree,read_examples,
-                labelling_function}'),
+                labelling_function,function_names}'),
             ('easeml_tenant', '{
                 evaluate_on_nodes,predict_on_nodes,explain_on_nodes,explain_row_on_nodes,drift_on_nodes,
                 drift_of_nodes,drift_options,ask_nodes,wait_dataset,places_of,foreign_places,cluster_places,
@@ -159,17 +159,19 @@ BEGIN
                 export_file,import_model,store_import,composition,preview_search,choose_architectures,
                 gathering_segments,apart_reason,apart_hint,plan_search_on,known_times,timed_trials,plan_goal,
                 fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,rest,quality,
-                tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
+                held_architectures,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
             ('easeml_tenant', '{forecast,forecasts_with,run_standing,make_forecast,architecture_facts}'),
             -- What the views call.
             ('easeml_tenant', '{
                 rank_key,rank_value,instance_cost,planned_cost,has_live_coordinator,current_tenant,current_tenancy,
                 list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
-                list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
+                list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours,
+                record_bytes}'),
             ('easeml_reader', '{
                 rank_key,rank_value,instance_cost,planned_cost,reads_for_all,has_live_coordinator,current_tenant,
                 current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,
-                list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
+                list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours,
+                record_bytes}'),
             ('easeml_coordinator', '{analyse_grown,end_lock_holders,due_tasks,advance_task}'),
             ('easeml_coordinator', '{
                 finish_restore,leave_numbers_behind,missing_rows,broken_references,warm_up,train_unit,
@@ -177,11 +179,11 @@ BEGIN
                 evaluate_gang,pilot_unit,architecture_facts,share_of_time,trial_place,slot_place,open_unit,fence,
                 holds_lease,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,
                 rank_key,rank_value,record_metrics,note_takeover,note_serving,record_pilot,begin_ending,add_ensemble,
-                drop_vain_ensemble,lock_trials,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,
+                drop_vain_ensemble,lock_trials,open_arm,close_arm,keep_beliefs,apply_decisions,crash_of,copy_state,
                 keep_allocations,charge,has_live_coordinator,current_tenant,current_tenancy,list_architectures,
                 list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours,
-                quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,
+                record_bytes,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,
                 metric_text,members_text,commit_first,rest,python_facts}'),
             ('easeml_coordinator', '{
                 open_node_unit,store_node_state,record_node_training,record_node_evaluation,next_segments,note_hop,

@@ -124,7 +124,8 @@ deadline or no limit.
 weight: share of the slots relative to other tenants. deadline: when its runs should have ended. max_runs: queued and
     running runs at a time.
 max_slots: slots at a time. max_bytes: packed rows (copies on nodes included), kept states, examples of tasks, encoders,
-    events, refreshes and answers of nodes. max_hours: slot hours of all its units.$$;
+    events, refreshes, answers of nodes and records of runs, trials and measurements. max_hours: slot
+    hours of all its units.$$;
 
 CREATE OR REPLACE FUNCTION easeml.alter_tenant(
     role text,

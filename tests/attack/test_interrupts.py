@@ -128,6 +128,7 @@ BEHIND_THE_DOOR = {
 SHORT = {
     "specifications",
     "architecture_facts",
+    "held_architectures",
     "complete_budget",
     "takes_n_parallel",
     "complete_allocation",

@@ -231,6 +231,13 @@ def test_what_is_set_is_taken_back_and_goes_with_the_dataset(shop: Session) -> N
         assert shop.value("SELECT count(*) FROM easeml.refreshes WHERE dataset_name = 'sales'") == 0
 
 
+def test_the_shortest_interval_is_accepted_each_time(shop: Session) -> None:
+    """It was compared with three readings of the clock, so it was refused about every second time."""
+    with shop.transaction(force_rollback=True):
+        shop.execute("SELECT easeml.set_refresh('sales', '1 minute') FROM generate_series(1, 100)")
+        assert shop.value("SELECT every = '1 minute' FROM easeml.refresh_status WHERE dataset_name = 'sales'")
+
+
 @pytest.mark.parametrize(
     ("call", "sqlstate", "message"),
     [
