@@ -23,7 +23,7 @@ from easeml_db.postgres.nodes.citus.coordinator.statements import INSTALLATION
 from tests.fixtures.databases import temporary_database
 from tests.fixtures.servers import temporary_server
 from tests.fixtures.sessions import Session
-from tests.nodes import NODE_ROLE, let_read, prepare_node, service_file
+from tests.nodes import NODE_ROLE, let_read, make_reader, prepare_node, service_file
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -180,6 +180,8 @@ class Real:
         self.coordinator.execute(f"CREATE TABLE {table} AS {rows}")
         self.coordinator.execute("SELECT create_distributed_table(%s, 'id', shard_count => %s)", [table, N_SHARDS])
         let_read(self.coordinator, table)
+        for worker in self.workers.values():  # of which the coordinator may know nothing
+            make_reader(worker, self.coordinator.value("SELECT current_user::text"))
 
     def drop(self, table: str) -> None:
         self.coordinator.execute(f"DROP TABLE IF EXISTS {table}")

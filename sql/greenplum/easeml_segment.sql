@@ -20,6 +20,12 @@ BEGIN
     IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = 'easeml_rows') THEN
         CREATE ROLE easeml_rows NOLOGIN;
     END IF;
+    IF EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = 'easeml_rows'
+        AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole
+            OR EXISTS (SELECT 1 FROM pg_catalog.pg_auth_members m WHERE m.member = r.oid))) THEN
+        RAISE EXCEPTION 'role easeml_rows is there already, and can log in or has further rights'
+            USING errcode = 'ML004', hint = 'Drop it, and install again.';
+    END IF;
 END
 $roles$;
 GRANT USAGE, CREATE ON SCHEMA easeml_rows TO easeml_rows, easeml_segment;

@@ -105,8 +105,10 @@ def plant(node: Session, place: str, function: str) -> None:
 
 def pack(node: Session) -> None:
     """Have the service pack the shared table for the tenant, and commit."""
-    told = {"inputs": ["x"], "target": "kind", "tables": [f"{OWNER}.shared"], "role": ASKER, "seed": 0,
-            "dataset_id": 1, "n_partitions": 1, "validation_fraction": 0.2, "test_fraction": 0.1, "shuffle": "within"}  # fmt: skip
+    told = {
+        "inputs": ["x"], "target": "kind", "tables": [f"{OWNER}.shared"], "role": ASKER, "seed": 0, "dataset_id": 1,
+        "n_partitions": 1, "validation_fraction": 0.2, "test_fraction": 0.1, "shuffle": "within",
+    }  # fmt: skip
     with node.as_role(NODE_ROLE) as service, service.transaction():
         service.execute("SELECT easeml_segment.pack_on_node('source', %s)", [Jsonb(told)])
 
@@ -147,8 +149,8 @@ def test_what_makes_something_as_the_reader_undoes_the_packing(node: Session) ->
     node.execute(f"GRANT USAGE ON SCHEMA {ASKER} TO PUBLIC")
     node.as_role(ASKER).execute(
         f"CREATE FUNCTION {ASKER}.makes(x integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM"
-        f" {OWNER}.reach('CREATE FUNCTION {OWNER}.kept() RETURNS integer LANGUAGE sql SECURITY DEFINER AS ''SELECT 1''');"
-        " RETURN 1; END $$"
+        f" {OWNER}.reach('CREATE FUNCTION {OWNER}.kept() RETURNS integer LANGUAGE sql SECURITY DEFINER"
+        " AS ''SELECT 1'''); RETURN 1; END $$"
     )
     plant(node, "index expression", f"{ASKER}.makes")
     node.execute(f"DROP FUNCTION {OWNER}.kept()")

@@ -443,6 +443,7 @@ def test_a_right_that_was_withdrawn_meanwhile_is_asked_for_again(
     guest.execute("SELECT * FROM easeml.leaderboard")
     for node in nodes.values():
         node.execute(f"GRANT SELECT ON own TO {GUEST}")
+        let_read(node, "own", GUEST)
         node.execute(f"GRANT CREATE ON SCHEMA public TO {GUEST}")
     owner.execute("SELECT easeml.grant_use('jobs', %s)", [GUEST])
     job_id = ask(control, "predictions", trials[FIRST], GUEST, dataset=f"{FIRST}.jobs")

@@ -73,9 +73,9 @@ def reader_of(session: Session, role: str) -> Reader:
     reader = session.row(READER, role)
     if not reader.is_there:
         raise NotAllowed(
-            f"there is no role {reader.name}, through which rows of role {role} are read",
-            hint=f"On that server, an administrator: CREATE ROLE {reader.name} IN ROLE easeml_rows ROLE easeml_segment;"
-            f" the owner of the table: GRANT SELECT ON it TO {reader.name}.",
+            f"there is no role {reader.name} that the service is a member of, and rows of role {role} are read as it",
+            hint=f"On that server, an administrator: CREATE ROLE {reader.name} IN ROLE easeml_rows ROLE easeml_segment"
+            f" (or easeml segment install ... --reader {role}); the owner: GRANT SELECT ON the table TO {reader.name}.",
         )
     if reader.has_more:
         raise NotAllowed(
