@@ -53,10 +53,7 @@ def dsn_of_role(dsn: str, role: str, password: str) -> str:
     if not role or "\0" in role + password:
         raise InvalidArgument("expected the name of a role, and no NUL in it or in the password")
     given = {name: value for name, value in conninfo_to_dict(dsn).items() if name not in OF_OTHERS}
-    # With a password, SCRAM is demanded anyway.
-    tickets = (
-        {} if password or "PGREQUIREAUTH" in os.environ else NO_TICKETS
-    )  # an owner who demands something may demand more
+    tickets = {} if "PGREQUIREAUTH" in os.environ else NO_TICKETS  # an owner who demands something may demand more
     login = {"user": role, **NO_OWNER_FILES, **({"password": password} if password else {})}
     return make_conninfo(**{**tickets, **given, **login})  # type: ignore[arg-type]
 

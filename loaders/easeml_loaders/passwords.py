@@ -43,9 +43,11 @@ def guarded(conninfo: str) -> str:
     except psycopg.ProgrammingError:
         return conninfo  # whoever connects with it reports the mistake
     found = _resolved(conninfo)
-    if not found.has_password or found.settings.get("require_auth"):
+    said = found.settings.get("require_auth", "")
+    is_open = not said or said.startswith("!")  # what is only excluded leaves the rest open, and passwords as they are
+    if not found.has_password or not is_open or f"!{SCRAM}" in said:
         return conninfo
-    demands = {"require_auth": f"{SCRAM},none" if found.is_local else SCRAM}
+    demands = {"require_auth": f"{SCRAM},none" if found.is_local and "!none" not in said else SCRAM}
     if not found.is_local and found.settings.get("sslmode") in ENCRYPTED and "channel_binding" not in given:
         demands |= {"channel_binding": "require"} if found.settings.get("channel_binding") == "prefer" else {}
     if pq.version() < DEMANDING_VERSION:

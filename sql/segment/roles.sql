@@ -10,8 +10,8 @@ BEGIN
             EXECUTE format('CREATE ROLE %I NOLOGIN', own);
         END IF;
         IF EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = own
-            AND (r.rolcanlogin OR r.rolsuper OR r.rolbypassrls OR r.rolcreaterole
-                OR own = 'easeml_rows' AND EXISTS (SELECT FROM pg_catalog.pg_auth_members m WHERE m.member = r.oid))) THEN
+            AND (r.rolcanlogin OR r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR own = 'easeml_rows'
+                AND EXISTS (SELECT FROM pg_catalog.pg_auth_members m WHERE m.member = r.oid))) THEN
             RAISE EXCEPTION USING errcode = 'ML004',
                 message = format('role %s is there already, and can log in or has further rights', own),
                 hint = 'Drop it, and create the extension again.';

@@ -100,7 +100,6 @@ def test_a_node_is_added_and_what_is_planted_there_gains_nothing(
         assert set(node.values(f"SELECT role FROM {BEN}.loot")) == {BEN}, "it ran when he planted it, and never again"
         assert node.value("SELECT count(*) FROM pg_class WHERE relnamespace = 'easeml_rows'::regnamespace") == 0
     anna.close()
-    database.execute("SELECT easeml.drop_dataset(dataset_id, cascade => true) FROM easeml.datasets")
 
 
 def _told_what_to_revoke(control: Session, node: Session) -> None:
