@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 from click.testing import CliRunner
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.cli import commands
 from easeml_db.console.rows import dsn_of_role
@@ -24,7 +23,7 @@ from easeml_db.errors import EasemlError, ServerUnavailable
 from easeml_db.local.dump_files import without_password
 from easeml_db.postgres.connection import connect, connect_now
 from easeml_db.postgres.nodes.nodes import Node, look_at
-from easeml_loaders import column_types
+from easeml_loaders import column_types, passwords
 from tests.nodes import section, service_file
 
 if TYPE_CHECKING:
@@ -140,6 +139,17 @@ def test_what_a_user_demands_counts(tmp_path: Path) -> None:
         assert [PASSWORD.encode() in told for told in false.told] == [True, True]
 
 
+def test_a_driver_that_cannot_demand_gives_no_password_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passwords.pq, "version", lambda: 150010)
+    dsn = f"host=db.example.org user=anna password={PASSWORD}"
+    with pytest.raises(EasemlError, match="libpq is 15"):
+        connect_now(dsn)
+    bound = conninfo_to_dict(passwords.guarded(dsn + " sslmode=verify-full"))
+    assert (bound["channel_binding"], "require_auth" in bound) == ("require", False)
+    for other in ("host=/run/postgresql password=x", "host=db.example.org passfile=/nowhere"):
+        assert "require_auth" not in passwords.guarded(other)
+
+
 def test_programs_of_postgresql_are_told_by_their_environment() -> None:
     dsn, environment = without_password(f"host=db.example.org user=anna password={PASSWORD} sslmode=verify-full", {})
     assert PASSWORD not in dsn
@@ -150,7 +160,7 @@ def test_programs_of_postgresql_are_told_by_their_environment() -> None:
 def test_the_right_server_is_met_over_tcp_and_over_its_socket(private_server: Embedded, database: Session) -> None:
     database.execute("DROP ROLE IF EXISTS met_by_scram")
     database.execute(f"CREATE ROLE met_by_scram LOGIN PASSWORD '{PASSWORD}'")
-    name = str(psycopg.conninfo.conninfo_to_dict(database.dsn)["dbname"])
+    name = str(conninfo_to_dict(database.dsn)["dbname"])
     tcp = make_conninfo(host="127.0.0.1", port=private_server.port, dbname=name, user="met_by_scram")
     for dsn in (make_conninfo(tcp, password=PASSWORD), make_conninfo(database.dsn, password=PASSWORD), database.dsn):
         connect_now(dsn).close()
