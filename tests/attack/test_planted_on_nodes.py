@@ -145,12 +145,13 @@ def test_what_runs_nevertheless_runs_as_a_role_that_has_nothing_else_to_read(nod
     assert "deferred" in str([row["outcome"] for row in found if "deferred" in row["what"]])
 
 
-def test_what_makes_something_as_the_reader_undoes_the_packing(node: Session) -> None:
+@pytest.mark.parametrize("given_to", [READER, "easeml_rows"])
+def test_what_makes_something_as_the_reader_undoes_the_packing(node: Session, given_to: str) -> None:
     node.execute(f"GRANT USAGE ON SCHEMA {ASKER} TO PUBLIC")
     node.as_role(ASKER).execute(
         f"CREATE FUNCTION {ASKER}.makes(x integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM"
         f" {OWNER}.reach('CREATE FUNCTION {OWNER}.kept() RETURNS integer LANGUAGE sql SECURITY DEFINER"
-        " AS ''SELECT 1'''); RETURN 1; END $$"
+        f" AS ''SELECT 1'''), {OWNER}.reach('ALTER FUNCTION {OWNER}.kept() OWNER TO {given_to}'); RETURN 1; END $$"
     )
     plant(node, "index expression", f"{ASKER}.makes")
     node.execute(f"DROP FUNCTION {OWNER}.kept()")

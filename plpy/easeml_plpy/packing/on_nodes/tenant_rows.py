@@ -44,13 +44,16 @@ FROM (SELECT easeml_segment.reader_of($1) AS name) w LEFT JOIN pg_roles r ON r.r
     ("text",),
     Reader,
 )
-# The reader's, while functions of others may have run as the reader: the view that was made, and nothing beside it.
+# After functions of others may have run as the reader: the view is as it was made, and neither the reader nor its group
+# owns anything else.
 IS_UNTOUCHED: Statement[bool] = Statement(
     """
 SELECT c.relkind = 'm' AND NOT c.relhasindex AND NOT c.relhastriggers
     AND (SELECT count(*) = 1 FROM pg_rewrite w WHERE w.ev_class = c.oid)
     AND (SELECT count(*) = 1 FROM pg_shdepend d
-        WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = c.relowner AND d.deptype = 'o') AS is_untouched
+        WHERE d.refclassid = 'pg_authid'::regclass AND d.deptype = 'o'
+            AND d.refobjid IN (SELECT g.oid FROM pg_roles g WHERE g.oid = c.relowner OR g.rolname = 'easeml_rows'))
+    AS is_untouched
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'easeml_rows' AND c.relname = $1 AND c.oid = $2
 """,
