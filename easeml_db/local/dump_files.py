@@ -16,10 +16,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.errors import EasemlError, InvalidArgument, InvalidData
 from easeml_db.local.processes import run_to_end
+from easeml_loaders.passwords import guarded
 
 FIRST_VERSION = "0.1.0"
 """The only release whose dumps do not say what made them."""
 READ_ENCODINGS = ("UTF8", "SQL_ASCII")
+VARIABLES = {"password": "PGPASSWORD", "require_auth": "PGREQUIREAUTH", "channel_binding": "PGCHANNELBINDING"}
+"""Settings of a connection that go to a program by its environment."""
 SECRETS = ("sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 """Of connection strings, for which libpq reads no environment variable."""
 
@@ -125,12 +128,12 @@ def without_password(dsn: str, environment: Mapping[str, str], **changed: str) -
 
     Raises InvalidArgument for another secret, which cannot be handed on so.
     """
-    parts = {**conninfo_to_dict(dsn), **changed}
+    parts = {**conninfo_to_dict(guarded(dsn)), **changed}
     if secret := next((name for name in SECRETS if parts.get(name)), None):
         raise InvalidArgument(
             f"--dsn has {secret}, which all users of this machine could read while pg_dump or pg_restore runs",
             hint="Put it into a service of ~/.pg_service.conf, and give --dsn 'service=NAME ...'.",
         )
-    password = parts.pop("password", None)
-    variables = dict(environment) if password is None else {**environment, "PGPASSWORD": str(password)}
-    return make_conninfo("", **parts), variables
+    # Programs of an older PostgreSQL refuse a demand in the string, and pass over it in the environment.
+    moved = {variable: parts.pop(name) for name, variable in VARIABLES.items() if parts.get(name) is not None}
+    return make_conninfo("", **parts), {**environment, **{name: str(value) for name, value in moved.items()}}

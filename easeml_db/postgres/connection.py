@@ -20,12 +20,18 @@ from easeml_db.errors import (
     TrialFailed,
     from_sqlstate,
 )
+from easeml_loaders.passwords import guarded
 
 Kind = TypeVar("Kind", bound=psycopg.AsyncConnection[dict[str, Any]])
 SAFE_PATH: LiteralString = "pg_catalog, pg_temp"  # a tenant may make objects anywhere else, by names that are ours
 PATH_SETTING = {"search_path": SAFE_PATH.replace(" ", "")}
 # What the service does has limits of its own: a timeout of the database is meant for its users.
 SERVICE_SETTINGS = {"statement_timeout": "0"}
+UNMET_DEMANDS = ("authentication method requirement", "channel binding")  # in libpq's messages
+DEMANDS = (
+    "It is to prove by SCRAM that it knows it. If it is the right server and cannot, say so in {}:"
+    " require_auth=md5 (or password, none), channel_binding=disable."
+)
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
 MISSING = ("3F000", "42P01", "42883")  # a schema, a relation or a function that is not there
 MISSING_SCHEMA = re.compile(r"\beaseml\b")
@@ -51,7 +57,7 @@ async def connect_as(kind: type[Kind], dsn: str, application_name: str, settings
     options = " ".join(f"-c {name}={value}" for name, value in {**SERVICE_SETTINGS, **settings, **PATH_SETTING}.items())
     try:
         return await kind.connect(
-            dsn, autocommit=True, application_name=application_name, options=options,
+            guarded(dsn), autocommit=True, application_name=application_name, options=options,
             row_factory=psycopg.rows.dict_row,
         )  # fmt: skip
     except psycopg.OperationalError as error:
@@ -69,7 +75,7 @@ def connect_now(
     """
     try:
         connection = psycopg.Connection.connect(
-            dsn, autocommit=True, application_name=application_name, row_factory=psycopg.rows.dict_row
+            guarded(dsn), autocommit=True, application_name=application_name, row_factory=psycopg.rows.dict_row
         )
         if search_path is not None:
             connection.execute(f"SET search_path = {search_path}")
@@ -91,6 +97,8 @@ def not_a_connection_string(error: psycopg.Error) -> InvalidArgument:
 def unavailable(error: psycopg.Error) -> ServerUnavailable:
     """Return the error that the server cannot be reached, with the driver's message."""
     text = " ".join(str(error).split())
+    if any(words in text for words in UNMET_DEMANDS):
+        return ServerUnavailable(f"the server was not given the password: {text}", hint=DEMANDS.format("--dsn"))
     return ServerUnavailable(
         f"the server cannot be reached: {text}", hint="Start a private one with easeml up, or check --dsn / EASEML_DSN."
     )

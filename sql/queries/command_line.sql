@@ -37,6 +37,18 @@ WHERE g.segment_id = easeml.find_segment(%(segment)s)
 -- Segments with their slots and partitions.
 SELECT * FROM easeml.segment_status ORDER BY segment_id
 
+-- name: readers
+-- The roles through which nodes read the rows of datasets (as easeml_segment.reader_of names them there).
+SELECT DISTINCT g.segment_name, a.rolname AS role,
+    'easeml_reads_' || CASE WHEN octet_length(a.rolname) <= 50 THEN a.rolname::text ELSE md5(a.rolname) END AS reader
+FROM easeml.datasets d
+JOIN easeml.partitions p USING (dataset_id)
+JOIN easeml.segments g ON g.segment_id = p.home_segment_id AND g.service IS NOT NULL
+JOIN easeml.tenant_roles r ON r.tenant = d.tenant
+JOIN pg_roles a ON a.oid = r.role
+WHERE CASE WHEN d.source LIKE '{%%' THEN d.source::jsonb ? g.segment_name ELSE d.shuffle IS NOT NULL END
+ORDER BY 1, 3
+
 -- name: tenants
 -- Tenants with their settings and what they use.
 SELECT * FROM easeml.tenant_status ORDER BY tenant

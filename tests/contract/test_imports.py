@@ -73,10 +73,10 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     ),
     "decisions": (),
     "coordinator": ("easeml_db.decisions",),
-    "postgres": PORTS,
+    "postgres": (*PORTS, "easeml_loaders.passwords"),
     "simulated": PORTS,
     "report": ("easeml_db.decisions.hopper",),
-    "local": ("easeml_db.coordinator", "easeml_db.postgres", "easeml_plpy"),
+    "local": ("easeml_db.coordinator", "easeml_db.postgres", "easeml_plpy", "easeml_loaders.passwords"),
     # It connects as whoever is logged in, reads named queries, draws as the report does, and shows and takes pictures.
     "console": (
         "easeml_db.report",

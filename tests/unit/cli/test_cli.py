@@ -42,6 +42,7 @@ from easeml_db.cli.server.findings import (
     python_finding,
     segment_findings,
     server_finding,
+    service_findings,
     slot_findings,
     vacuum_finding,
 )
@@ -487,6 +488,19 @@ def test_a_segment_that_is_refused_is_a_fault_that_names_it() -> None:
     (unfit,) = segment_findings([local, east | {"service": "pg_east", "refusal": "service pg_east: no"}])
     assert (unfit.status, unfit.message) == ("fault", "east trains nothing: service pg_east: no")
     assert unfit.todo == "easeml segment check east"
+
+
+def test_what_a_service_may_do_on_a_node_beyond_its_work_is_told_with_its_remedy() -> None:
+    able = {"role": "service", "is_superuser": False, "groups": [], "tables": [], "readers": ["easeml_reads_anna"]}
+    assert list(service_findings("east", {}, {"easeml_reads_anna": "anna"})) == []
+    assert list(service_findings("east", {"service": able}, {"easeml_reads_anna": "anna"})) == []
+    more = {"is_superuser": True, "groups": ["anna"], "tables": ["public.sales"]}
+    found = list(service_findings("east", {"service": able | more}, {"easeml_reads_ben": "ben"}))
+    assert [finding.status for finding in found] == ["fault", "fault", "warn", "warn"]
+    remedies = "\n".join(finding.todo for finding in found)
+    assert "REVOKE anna FROM service;" in remedies
+    assert "REVOKE ALL ON public.sales FROM service;" in remedies
+    assert "easeml segment install SERVICE --reader ben" in remedies
 
 
 def test_coordinators_must_live_and_have_this_version() -> None:
