@@ -33,6 +33,8 @@ UNQUOTED = {
     "drop_tenant": {"account", "grantor"},
     "feed": {"easeml.output_type(found)", "found.examples", "i.type"},
     "label_from": {"columns", "f", "found.examples"},
+    "let_in": {"account"},
+    "let_out": {"account"},
     "make_examples": {"easeml.objects_constraint(task.specification)", "inputs", "names", "relation"},
     "make_objects_view": {"examples", "first ->> 'n_values'", "parts", "whole"},
     "make_task_views": {
