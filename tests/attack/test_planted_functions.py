@@ -1,0 +1,170 @@
+"""Functions planted wherever PostgreSQL may call one: no entry of ours runs them with the rights of another.
+
+Each place is proven to run its function by a plain statement, so that this could fail.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from tests.attack.planted import GRANT, READ, SETUP, SUPERUSERS_ONLY, WRITE, Place
+
+if TYPE_CHECKING:
+    from tests.fixtures.sessions import Session
+
+N_SLOTS = 1
+ROWS = """
+CREATE TABLE {0}.rows AS SELECT i AS id, sin(i) AS x, (ARRAY['no', 'yes'])[1 + i % 2] AS y
+FROM generate_series(1, 120) i
+"""
+OWN = "SELECT easeml.create_dataset('own', '{}.rows', '{{x}}', 'y', n_partitions => 1)"
+RELATION_ARGUMENTS = "{relation,source,output,own}"
+# What takes a relation, or reads one that was named before. {s}: the source, {a}: the schema of the actor.
+READING = {
+    "create_dataset": "SELECT easeml.create_dataset('new', '{s}', '{{x}}', 'y', n_partitions => 1)",
+    "create_dataset by default": "SELECT easeml.create_dataset('new', '{s}', target => 'y')",
+    "create_dataset with keys": "SELECT easeml.create_dataset('new', '{s}', '{{x}}', 'y', key_columns => '{{id,x}}')",
+    "create_dataset with odd keys": "SELECT easeml.create_dataset('new', '{s}', '{{x}}', 'y', key_columns => '{{p}}')",
+    "create_dataset with a time": "SELECT easeml.create_dataset('new', '{s}', '{{x}}', 'y', time_column => 'id')",
+    "create_dataset with categories": "SELECT easeml.create_dataset('new', '{s}', '{{y,m}}', 'x', n_partitions => 1)",
+    "create_dataset of places": "SELECT easeml.create_dataset('new', '{s}', '{{x}}', 'y', shuffle => 'across')",
+    "refresh_dataset": "SELECT easeml.refresh_dataset('own')",
+    "set_refresh": "SELECT easeml.set_refresh('own', '1 day')",
+    "advance_refresh": "SELECT easeml.advance_refresh('own')",
+    "drift": "SELECT count(*) FROM easeml.drift('own', '{s}')",
+    "drift of the source": "SELECT count(*) FROM easeml.drift('own')",
+    "predict_table": "SELECT easeml.predict_table('anna.own', '{s}', '{a}.out')",
+    "predict_table with odd keys": "SELECT easeml.predict_table('anna.own', '{s}', '{a}.out', key => '{{m,p}}')",
+    "predict_table again": "SELECT easeml.predict_table('anna.own', '{s}', '{a}.known', if_exists => 'append',"
+    " key => '{{id}}')",
+    "predict_table with odd keys again": "SELECT easeml.predict_table('anna.own', '{s}', '{a}.odd', key => '{{p}}',"
+    " if_exists => 'update')",
+    "row_numbers": "SELECT easeml.row_numbers('{s}', '{{id}}')",
+    "is_small_table": "SELECT easeml.is_small_table('{s}', '{{x}}')",
+    "default_inputs": "SELECT easeml.default_inputs('{s}', '{{}}')",
+    "measure_drift": "SELECT easeml.measure_drift((SELECT max(dataset_id) FROM easeml.datasets WHERE dataset_name"
+    " = 'own'), '{s}'::regclass, '{{\"every_seconds\": 1, \"n_rows\": 100, \"time_column\": null}}')",
+    "write_predictions": "SELECT easeml.write_predictions('anna.own', '{s}'::regclass, '{a}.out', NULL, 'refuse',"
+    " NULL, false)",
+    "places": "SELECT easeml.places_of('{s}', '{s}'), easeml.foreign_places('{s}'), easeml.cluster_places('{s}')",
+    "ask_for_packing": 'SELECT easeml.ask_for_packing(\'{{"inputs": ["x"], "target": "y"}}\', \'{s}\')',
+    "check_source": "SELECT easeml.refuse_foreign_code('{s}'), easeml.check_source('{s}'::regclass, '{{anna}}')",
+    "drift_on_nodes": "CALL easeml.drift_on_nodes('own', '{s}')",
+    "predict_on_nodes": "CALL easeml.predict_on_nodes('anna.own', '{s}', '{a}.out')",
+}
+WRITING = {
+    mode: f"SELECT easeml.predict_table('anna.own', '{{a}}.rows', '{{s}}', if_exists => '{mode}', key => '{{{{id}}}}')"
+    for mode in ("append", "update")
+}
+NAMED_ONLY = {
+    "find_source", "find_output", "qualified_name", "listed_places", "drift_options", "begin_version", "kind_of_source",
+    "check_model_source",
+}  # fmt: skip
+DUE = "UPDATE easeml.refresh_rules SET next_at = now(), source_kind = (easeml.kind_of_source(%s)).kind"
+ACTORS = {"anna": "easeml_tenant", "ada": "easeml_admin", "rita": "easeml_reader"}
+
+
+@pytest.fixture(scope="module")
+def roles(module_coordinated: Session) -> dict[str, Session]:
+    """Sessions by role, where anna has a trial that everybody may ask, and every actor a dataset of its own."""
+    root = module_coordinated
+    roles = {"root": root, "mallory": root.as_role("mallory", "easeml_tenant")}
+    roles |= {role: root.as_role(role, group) for role, group in ACTORS.items()}
+    for role, session in roles.items():
+        root.execute(f"CREATE SCHEMA {role} AUTHORIZATION {'CURRENT_USER' if role == 'root' else role}")  # type: ignore[arg-type]
+        session.execute(ROWS.format(role))  # type: ignore[arg-type]
+    roles["mallory"].execute(SETUP)  # type: ignore[arg-type]
+    for role, session in roles.items():
+        for table in ("known (id int", "odd (p mallory.pair"):
+            session.execute(f"CREATE TABLE {role}.{table}, predicted_label text, probability float8)")  # type: ignore[arg-type]
+        with suppress(psycopg.errors.InsufficientPrivilege):  # a reader has no dataset
+            session.execute(OWN.format(role))  # type: ignore[arg-type]
+    run_id = roles["anna"].value("SELECT easeml.select_models('own', '{sgd}', n_configs => 1, max_epochs => 1)")
+    for role in ("ada", "rita", "postgres"):
+        roles["anna"].execute("SELECT easeml.grant_use('own', %s)", [role])
+    root.wait_until("SELECT status = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+    roles["anna"].execute("SELECT easeml.set_refresh('own', '1 day')")
+    return roles
+
+
+def n_ran(root: Session) -> int:
+    """Return how often a planted function has run as anybody but mallory."""
+    return int(root.value("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM mallory.ran"))
+
+
+def forget(root: Session) -> None:
+    """Have all sessions forget what they have evaluated of relations."""
+    root.execute("CREATE PUBLICATION everything FOR ALL TABLES; DROP PUBLICATION everything")
+
+
+def planted(roles: dict[str, Session], place: Place, table: str) -> str:
+    """Plant the function, prove that a plain statement of another runs it, and return the name of the table."""
+    roles["mallory"].execute((place.table + place.plant).format(t=table))  # type: ignore[arg-type]
+    roles["mallory"].execute(GRANT)
+    before = n_ran(roles["root"])
+    forget(roles["root"])
+    roles["anna"].execute(place.control.format(t=table))  # type: ignore[arg-type]
+    roles["anna"].execute("RESET constraint_exclusion")
+    assert n_ran(roles["root"]) > before, "the control did not run the function"
+    return f"mallory.{table}"
+
+
+def those_that_ran(roles: dict[str, Session], source: str, entries: dict[str, str]) -> list[tuple[str, str]]:
+    """Call all entries as all actors; return those in which the function ran."""
+    root, ran = roles["root"], []
+    for actor in (*ACTORS, "root"):
+        for entry, statement in entries.items():
+            root.execute("UPDATE easeml.datasets SET source = %s WHERE dataset_name = 'own'", [source])
+            root.execute(DUE, [source])
+            forget(root)
+            before = n_ran(root)
+            with suppress(psycopg.Error), undone(roles[actor], statement):
+                roles[actor].execute(statement.format(s=source, a=actor))  # type: ignore[arg-type]
+            if n_ran(root) > before:
+                ran.append((actor, entry))
+    return ran
+
+
+def undone(session: Session, statement: str) -> AbstractContextManager[object]:
+    """A transaction that is rolled back; what commits by itself can have none."""
+    return nullcontext() if "CALL" in statement else session.transaction(force_rollback=True)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_no_function_in_a_relation_runs_as_who_reads_it(roles: dict[str, Session], name: str) -> None:
+    source = planted(roles, READ[name], f"r{list(READ).index(name)}")
+    assert those_that_ran(roles, source, READING) == []
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_no_function_in_a_table_runs_as_who_writes_predictions_to_it(roles: dict[str, Session], name: str) -> None:
+    source = planted(roles, WRITE[name], f"w{list(WRITE).index(name)}")
+    assert those_that_ran(roles, source, WRITING) == []
+
+
+def test_a_view_of_ones_own_does_not_hide_a_table_of_another(roles: dict[str, Session]) -> None:
+    planted(roles, READ["index expression"], "hidden")
+    for actor in (*ACTORS, "root"):
+        roles[actor].execute(f"CREATE VIEW {actor}.hiding AS SELECT * FROM mallory.hidden")  # type: ignore[arg-type]
+    assert [found for actor in (*ACTORS, "root") for found in those_that_ran(roles, f"{actor}.hiding", READING)] == []
+
+
+@pytest.mark.parametrize("name", SUPERUSERS_ONLY)
+def test_only_a_superuser_plants_functions_in_other_places(roles: dict[str, Session], name: str) -> None:
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        roles["mallory"].execute(SUPERUSERS_ONLY[name])  # type: ignore[arg-type]
+
+
+def test_every_function_that_takes_a_relation_is_called(roles: dict[str, Session]) -> None:
+    found = roles["root"].values(
+        "SELECT DISTINCT p.proname FROM pg_proc p WHERE p.pronamespace = 'easeml'::regnamespace AND (p.proargnames"
+        " && %s OR 'regclass'::regtype::oid = ANY (p.proargtypes::oid[])) AND (has_function_privilege('anna', p.oid,"
+        " 'EXECUTE') OR has_function_privilege('rita', p.oid, 'EXECUTE'))",
+        RELATION_ARGUMENTS,
+    )
+    called = " ".join([*READING.values(), *WRITING.values()])
+    assert {name for name in found if f"easeml.{name}(" not in called} - NAMED_ONLY == set()
