@@ -26,12 +26,13 @@ CREATE OPERATOR mallory.@+@ (FUNCTION = mallory.f2, LEFTARG = int, RIGHTARG = in
 CREATE AGGREGATE mallory.total(int) (SFUNC = mallory.f2, STYPE = int, INITCOND = 0);
 CREATE DOMAIN mallory.small AS int;
 CREATE TYPE mallory.mood AS ENUM ('low', 'high');
+CREATE TYPE mallory.json_mood AS ENUM ('low', 'high');
 CREATE FUNCTION mallory.told(mallory.mood) RETURNS text LANGUAGE plpgsql IMMUTABLE AS
     'BEGIN PERFORM mallory.note(); RETURN ''x''; END';
-CREATE FUNCTION mallory.told_json(mallory.mood) RETURNS json LANGUAGE plpgsql IMMUTABLE AS
+CREATE FUNCTION mallory.told_json(mallory.json_mood) RETURNS json LANGUAGE plpgsql IMMUTABLE AS
     'BEGIN PERFORM mallory.note(); RETURN ''1''; END';
-CREATE CAST (mallory.mood AS text) WITH FUNCTION mallory.told(mallory.mood) AS IMPLICIT;
-CREATE CAST (mallory.mood AS json) WITH FUNCTION mallory.told_json(mallory.mood);
+CREATE CAST (mallory.mood AS text) WITH FUNCTION mallory.told(mallory.mood) AS ASSIGNMENT;
+CREATE CAST (mallory.json_mood AS json) WITH FUNCTION mallory.told_json(mallory.json_mood);
 CREATE TYPE mallory.pair AS (a int);
 CREATE FUNCTION mallory.told(mallory.pair) RETURNS text LANGUAGE plpgsql IMMUTABLE AS
     'BEGIN PERFORM mallory.note(); RETURN ''x''; END';
@@ -55,6 +56,7 @@ class Place(NamedTuple):
     plant: str
     control: str = "SELECT count(*) FROM mallory.{t} WHERE id > 0"
     table: str = TABLE
+    reader: str = "anna"
 
 
 READ = {
@@ -104,7 +106,7 @@ READ = {
         " SELECT mallory.total(id) AS id, x, y FROM mallory.{t}_t GROUP BY x, y"
     ),
     "view with a cast to JSON": Place(
-        "ALTER TABLE mallory.{t} RENAME TO {t}_t; ALTER TABLE mallory.{t}_t ADD m mallory.mood DEFAULT 'low';"
+        "ALTER TABLE mallory.{t} RENAME TO {t}_t; ALTER TABLE mallory.{t}_t ADD m mallory.json_mood DEFAULT 'low';"
         " CREATE VIEW mallory.{t} AS SELECT * FROM mallory.{t}_t WHERE to_json(m)::text <> ''"
     ),
     "view of a view": Place(
@@ -120,23 +122,32 @@ READ = {
         "ALTER TABLE mallory.{t} RENAME TO {t}_t; CREATE MATERIALIZED VIEW mallory.{t} AS SELECT * FROM mallory.{t}_t;"
         " CREATE INDEX ON mallory.{t} ((mallory.f(1)))"
     ),
+    # Without a password only a superuser gets through, and then acts as whom mallory names.
+    "foreign table": Place(
+        "CREATE VIEW mallory.{t}_v AS SELECT * FROM mallory.{t} WHERE mallory.v(id);"
+        " CREATE SERVER {t}_s FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{host}', port '{port}', dbname '{db}');"
+        " CREATE USER MAPPING FOR PUBLIC SERVER {t}_s OPTIONS (user 'postgres');"
+        " ALTER TABLE mallory.{t} RENAME TO {t}_t; CREATE FOREIGN TABLE mallory.{t} (id int, x float8, y text)"
+        " SERVER {t}_s OPTIONS (schema_name 'mallory', table_name '{t}_v')",
+        reader="root",
+    ),
     # Nothing of these runs when rows are read as they are; ours are read so.
     "casts": Place(
-        "ALTER TABLE mallory.{t} ADD m mallory.mood DEFAULT 'low', ADD p mallory.pair DEFAULT ROW(1)::mallory.pair,"
-        " ALTER y TYPE mallory.mood USING CASE y WHEN 'no' THEN 'low'::mallory.mood ELSE 'high' END",
+        "ALTER TABLE mallory.{t} ADD m mallory.mood DEFAULT 'low', ADD p mallory.pair,"
+        " ALTER y TYPE mallory.mood USING CASE y WHEN 'no' THEN 'low'::mallory.mood ELSE 'high' END;"
+        " UPDATE mallory.{t} SET p = ROW(id)::mallory.pair",
         "SELECT m::text FROM mallory.{t}",
     ),
     "domain": Place("ALTER TABLE mallory.{t} ADD d mallory.small DEFAULT 1", "SELECT 1::mallory.small"),
-    "default": Place(
-        "ALTER TABLE mallory.{t} ALTER id SET DEFAULT mallory.f(1)", "INSERT INTO mallory.{t} (x) VALUES (1)"
-    ),
-    "trigger": Place(
-        "CREATE TRIGGER g BEFORE INSERT ON mallory.{t} FOR EACH ROW EXECUTE FUNCTION mallory.t()",
-        "INSERT INTO mallory.{t} VALUES (1, 1, 'no')",
+    "what runs on writing": Place(
+        "ALTER TABLE mallory.{t} ALTER id SET DEFAULT mallory.f(1); CREATE TRIGGER g BEFORE INSERT ON mallory.{t}"
+        " FOR EACH ROW EXECUTE FUNCTION mallory.t(); CREATE RULE r AS ON INSERT TO mallory.{t} DO ALSO SELECT"
+        " mallory.v(1)",
+        "INSERT INTO mallory.{t} VALUES (1000, 1, 'no')",
     ),
     "generated column": Place(
         "ALTER TABLE mallory.{t} ADD g int GENERATED ALWAYS AS (mallory.f(id)) STORED",
-        "INSERT INTO mallory.{t} (id) VALUES (1)",
+        "INSERT INTO mallory.{t} (id) VALUES (1000)",
     ),
 }
 WRITE = {
@@ -166,6 +177,5 @@ SUPERUSERS_ONLY = {
     "foreign-data wrapper": "CREATE FOREIGN DATA WRAPPER mallory_w",
     "language": "CREATE LANGUAGE mallory_l HANDLER plpython3_call_handler",
     "access method": "CREATE ACCESS METHOD mallory_a TYPE TABLE HANDLER heap_tableam_handler",
-    "support function": "ALTER FUNCTION mallory.f(int) SUPPORT mallory.s",
 }
 """Places in which only a superuser may plant a function."""

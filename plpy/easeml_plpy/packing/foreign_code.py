@@ -79,10 +79,15 @@ IS_SUPER: Statement[bool] = Statement(
 
 @contextmanager
 def reading(session: Session, relation: int, argument: str = "source", *, is_written: bool = False) -> Iterator[None]:
-    """Refuse a relation with code of others, before it is read and after. Raises NotAllowed."""
-    refuse_foreign_code(session, relation, argument, is_written=is_written)
+    """Refuse a relation with code of others, before it is read and after, and one whose code has changed meanwhile.
+    Raises NotAllowed.
+    """
+    before = refuse_foreign_code(session, relation, argument, is_written=is_written)
     yield
-    refuse_foreign_code(session, relation, argument, is_written=is_written)
+    if refuse_foreign_code(session, relation, argument, is_written=is_written) != before:
+        raise NotAllowed(
+            f"{argument}: its indexes, partitions or functions were changed while it was used", hint="Call it again."
+        )
 
 
 def refuse_foreign_code(
