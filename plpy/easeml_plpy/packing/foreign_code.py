@@ -23,12 +23,14 @@ FRESH = "read committed", "read uncommitted"
 
 class Reader(NamedTuple):
     """How a session reads a relation: with the rights of which roles (its present one, and the one that it can go back
-    to), at which isolation level, and with what settings; and the name of the relation, if it is to be locked."""
+    to), at which isolation level, and with what settings; whether the relation is one table of its own, and the name of
+    a relation that is to be locked."""
 
     roles: Sequence[str]
     isolation: str
     jit: str
     work_mem: str
+    is_own: bool
     locked: str | None
 
 
@@ -36,9 +38,12 @@ READER = Statement(
     """
 SELECT ARRAY[current_user::text, session_user::text] AS roles, current_setting('transaction_isolation') AS isolation,
     current_setting('jit') AS jit, current_setting('work_mem') AS work_mem,
-    (SELECT format('%I.%I', n.nspname, c.relname)
-        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1 AND c.relkind IN ('r', 'p', 'v')
-            AND pg_get_userbyid(c.relowner) <> current_user AND has_table_privilege(c.oid, 'SELECT')) AS locked
+    coalesce(c.owner = current_user AND c.owner = session_user AND c.relkind = 'r' AND NOT c.relhassubclass
+        AND NOT c.relrowsecurity AND NOT a.rolsuper, false) AS is_own,
+    CASE WHEN c.owner <> current_user AND c.relkind IN ('r', 'p', 'v') AND has_table_privilege(c.oid, 'SELECT')
+        THEN format('%I.%I', n.nspname, c.relname) END AS locked
+FROM (SELECT $1::oid AS oid) r LEFT JOIN (SELECT *, pg_get_userbyid(relowner) AS owner FROM pg_class) c USING (oid)
+LEFT JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_roles a ON a.oid = c.relowner
 """,
     ("oid",),
     Reader,
@@ -97,6 +102,8 @@ def refuse_foreign_code(
     that is there, None for a relation of one's own. Raises NotAllowed.
     """
     reader = session.row(READER, relation)
+    if reader.is_own and not is_written:
+        return None
     if reader.locked is not None:  # with its children and what views read: no policy, CHECK or view changes from here
         session.execute(f"LOCK TABLE {reader.locked} IN ACCESS SHARE MODE")
     owners, code = _found(session, relation, reader, is_written=is_written)

@@ -40,15 +40,16 @@ owners AS MATERIALIZED (
     -- What a role does to its own relations is its own choice. A superuser's reading runs code of superusers alone.
     SELECT a.oid, {trusted_sql("a.oid")} AS is_trusted FROM pg_roles a
     WHERE EXISTS (SELECT FROM readers u WHERE u.is_super OR a.oid <> ALL (u.roles))),
-judged AS MATERIALIZED (
-    SELECT c.oid, c.relname, c.relnamespace, c.relowner, c.relkind, c.relrowsecurity, c.relhasindex, c.relhasrules,
-        c.relchecks, c.relhastriggers, bool_and(r.is_child) AS is_child, bool_and(o.is_trusted) AS is_trusted
-    FROM read r JOIN pg_class c ON c.oid = r.relation JOIN owners o ON o.oid = c.relowner
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') GROUP BY c.oid),
+looked_up AS MATERIALIZED (
+    -- OFFSET 0: however many rows the planner expects, it looks each relation up.
+    SELECT c.*, r.is_child FROM read r CROSS JOIN LATERAL (SELECT c.oid, c.relowner, c.relkind,
+        c.relrowsecurity, c.relhasindex, c.relhasrules, c.relchecks, c.relhastriggers
+        FROM pg_class c WHERE c.oid = r.relation AND c.relkind IN ('r', 'p', 'v', 'm', 'f') OFFSET 0) c),
+judged AS MATERIALIZED (SELECT c.*, o.is_trusted FROM looked_up c JOIN owners o ON o.oid = c.relowner),
 places(relation, class, object, source) AS (
-    SELECT c.oid, 'pg_class'::regclass, i.indexrelid, NULL FROM judged c JOIN pg_index i ON i.indrelid = c.oid
-        WHERE c.relhasindex
-            AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL OR 16384 <= ANY (i.indclass::oid[]))
+    SELECT c.oid, 'pg_class'::regclass, i.indexrelid, NULL FROM judged c
+        CROSS JOIN LATERAL (SELECT i.* FROM pg_index i WHERE i.indrelid = c.oid AND c.relhasindex OFFSET 0) i
+        WHERE (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL OR 16384 <= ANY (i.indclass::oid[]))
     UNION ALL SELECT c.oid, 'pg_class'::regclass, c.oid, NULL
         FROM judged c JOIN pg_partitioned_table t ON t.partrelid = c.oid
         WHERE t.partexprs IS NOT NULL OR 16384 <= ANY (t.partclass::oid[])
@@ -70,16 +71,16 @@ places(relation, class, object, source) AS (
         FROM judged c JOIN pg_trigger g ON g.tgrelid = c.oid WHERE $3 AND c.relhastriggers AND NOT g.tgisinternal
     -- A child has the types of its parent.
     UNION ALL SELECT DISTINCT c.oid, 'pg_type'::regclass, a.atttypid, NULL
-        FROM judged c JOIN pg_attribute a ON a.attrelid = c.oid
-        WHERE NOT c.is_child AND a.attnum > 0 AND a.atttypid >= 16384)
+        FROM judged c CROSS JOIN LATERAL (SELECT a.atttypid FROM pg_attribute a
+            WHERE NOT c.is_child AND a.attrelid = c.oid AND a.attnum > 0 AND a.atttypid >= 16384 OFFSET 0) a)
 """
 """The relations of others that are read (children, and what views and policies read), and the places in them where code
 may stand."""
 
 OWNERS = f"""{PLACES}
-SELECT min(format('%I.%I', n.nspname, c.relname)) AS relation, quote_ident(pg_get_userbyid(c.relowner)) AS owner,
-    c.is_trusted, (SELECT count(*) FROM places) AS n_places
-FROM judged c JOIN pg_namespace n ON n.oid = c.relnamespace GROUP BY c.relowner, c.is_trusted ORDER BY c.is_trusted
+SELECT min(c.oid)::regclass::text AS relation, quote_ident(pg_get_userbyid(c.relowner)) AS owner, c.is_trusted,
+    (SELECT count(*) FROM places) AS n_places
+FROM judged c GROUP BY c.relowner, c.is_trusted ORDER BY c.is_trusted, c.relowner
 """
 """Whose relations are read that are not the readers' own, and in how many places code may stand."""
 
