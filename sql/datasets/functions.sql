@@ -14,8 +14,8 @@ from easeml_plpy.packing.foreign_code import check_source
 return check_source(plpy, GD, relation, readers)
 $$;
 COMMENT ON FUNCTION easeml.check_source(oid, name[]) IS
-    'Looks in the catalogs for code of other roles that reading a relation would run; returns a digest of the code that '
-    'is there, or an error (internal: use easeml.refuse_foreign_code).';
+    'Looks in the catalogs for code of other roles that reading a relation would run; returns a digest of the code '
+    'that is there, or an error (internal: use easeml.refuse_foreign_code).';
 
 CREATE OR REPLACE FUNCTION easeml.refuse_foreign_code(relation regclass, readers name[] DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

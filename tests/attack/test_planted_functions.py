@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tests.attack.planted import GRANT, READ, SETUP, SUPERUSERS_ONLY, TABLE, WRITE, Place
+from tests.attack.planted import GRANT, OUT, READ, SETUP, SUPERUSERS_ONLY, TABLE, WRITE, Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,10 +182,18 @@ def test_the_entries_read_a_table_whose_types_have_casts(roles: dict[str, Sessio
     assert {entry for entry, error in errors.items() if error} == ELSEWHERE, errors
 
 
-def test_a_superuser_who_acts_as_a_tenant_runs_no_code_of_the_tenant(roles: dict[str, Session]) -> None:
-    source = planted(roles, READ["index expression"], "acting")
+def test_the_entries_write_into_a_plain_table_of_another(roles: dict[str, Session]) -> None:
+    roles["mallory"].execute((OUT + GRANT).format(t="plain"))  # type: ignore[arg-type]
+    for actor in (*ACTORS, "root"):
+        errors = [called(roles[actor], actor, "mallory.plain", statement) for statement in WRITING.values()]
+        assert errors == ["", ""], actor
+
+
+@pytest.mark.parametrize("kind", ["ROLE", "SESSION AUTHORIZATION"])
+def test_a_superuser_who_acts_as_a_tenant_runs_no_code_of_the_tenant(roles: dict[str, Session], kind: str) -> None:
+    source = planted(roles, READ["index expression"], f"acting_{kind[0]}".lower())
     with roles["root"].transaction(force_rollback=True):
-        roles["root"].execute("SET LOCAL ROLE mallory")
+        roles["root"].execute(f"SET LOCAL {kind} mallory")  # type: ignore[arg-type]
         with pytest.raises(psycopg.Error, match=r"got function mallory\.f"):  # it could go back to being a superuser
             roles["root"].execute("SELECT easeml.create_dataset('new', %s, '{x}', 'y')", [source])
 
@@ -197,6 +205,15 @@ def test_a_transaction_that_sees_old_catalogs_reads_no_table_of_another(roles: d
         roles["anna"].execute("SELECT easeml.create_dataset('new', 'anna.rows', '{x}', 'y')")
         with pytest.raises(psycopg.Error, match="expected isolation level read committed, got repeatable read"):
             roles["anna"].execute("SELECT easeml.create_dataset('newer', 'mallory.old', '{x}', 'y')")
+
+
+def test_a_function_with_the_rights_of_its_owner_reads_what_its_owner_may(roles: dict[str, Session]) -> None:
+    source = planted(roles, READ["index expression"], "defined")
+    roles["mallory"].execute(
+        "CREATE FUNCTION mallory.make() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS"
+        f" $$ SELECT easeml.create_dataset('defined', '{source}', '{{x}}', 'y') $$"  # type: ignore[arg-type]
+    )
+    assert roles["anna"].value("SELECT mallory.make()")
 
 
 def test_what_is_added_while_a_table_is_read_is_seen_before_the_next_look(roles: dict[str, Session]) -> None:

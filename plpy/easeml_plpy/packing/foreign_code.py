@@ -22,7 +22,7 @@ FRESH = "read committed", "read uncommitted"
 
 
 class Reader(NamedTuple):
-    """How a session reads a relation: with the rights of which roles (its present one, and the one that it can go back
+    """How a session reads a relation: with the rights of which roles (its present one, and those that it can go back
     to), at which isolation level, and with what settings; whether the relation is one table of its own, and the name of
     a relation that is to be locked."""
 
@@ -34,16 +34,20 @@ class Reader(NamedTuple):
     locked: str | None
 
 
+# Within a SECURITY DEFINER function nobody can go back; after SET ROLE or SET SESSION AUTHORIZATION code can.
 READER = Statement(
     """
-SELECT ARRAY[current_user::text, session_user::text] AS roles, current_setting('transaction_isolation') AS isolation,
-    current_setting('jit') AS jit, current_setting('work_mem') AS work_mem,
-    coalesce(c.owner = current_user AND c.owner = session_user AND c.relkind = 'r' AND NOT c.relhassubclass
-        AND NOT c.relrowsecurity AND NOT a.rolsuper, false) AS is_own,
-    CASE WHEN c.owner <> current_user AND c.relkind IN ('r', 'p', 'v') AND has_table_privilege(c.oid, 'SELECT')
+SELECT s.roles, current_setting('transaction_isolation') AS isolation, current_setting('jit') AS jit,
+    current_setting('work_mem') AS work_mem,
+    coalesce(a.rolname = ALL (s.roles) AND c.relkind = 'r' AND NOT c.relhassubclass AND NOT c.relrowsecurity
+        AND NOT a.rolsuper, false) AS is_own,
+    CASE WHEN a.rolname <> current_user AND c.relkind IN ('r', 'p', 'v') AND has_table_privilege(c.oid, 'SELECT')
         THEN format('%I.%I', n.nspname, c.relname) END AS locked
-FROM (SELECT $1::oid AS oid) r LEFT JOIN (SELECT *, pg_get_userbyid(relowner) AS owner FROM pg_class) c USING (oid)
-LEFT JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_roles a ON a.oid = c.relowner
+FROM (SELECT CASE WHEN current_user <> session_user AND current_setting('role') = 'none' THEN ARRAY[current_user::text]
+    ELSE ARRAY[current_user, session_user, (SELECT pg_get_userbyid(b.usesysid)
+        FROM pg_stat_get_activity(pg_backend_pid()) b)]::text[] END AS roles) s
+LEFT JOIN pg_class c ON c.oid = $1 LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_roles a ON a.oid = c.relowner
 """,
     ("oid",),
     Reader,
@@ -120,7 +124,7 @@ def _found(
     session: Session, relation: int, reader: Reader, *, is_written: bool = False
 ) -> tuple[list[Owner], list[Code]]:
     """Return what the catalogs say: the owners of relations that are not the reader's own, and their code."""
-    session.run(SETTINGS, "off", "256kB")
+    session.run(SETTINGS, "off", "64kB")
     owners = session.rows(OWNERS_OF, relation, reader.roles, is_written)
     has_places = bool(owners and owners[0].n_places)
     code = session.rows(CODE_OF, relation, reader.roles, is_written) if has_places else []
