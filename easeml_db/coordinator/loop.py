@@ -199,6 +199,7 @@ class Coordinator:
         waits = [
             self._next_heartbeat - now,
             self._parts.procedures.held_until() - now,
+            self._parts.procedures.look_seconds(),
             self._parts.retries.next_end() - now,
             self._parts.planned.next_seconds(now) - now,
             self._settings.heartbeat_seconds,

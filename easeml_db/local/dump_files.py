@@ -29,6 +29,7 @@ class DumpedRole(NamedTuple):
 
     can_log_in: bool
     groups: tuple[str, ...]
+    is_superuser: bool
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,10 @@ def described(path: Path, printed: str) -> Dump:
             roles = json.loads(values.get("roles", "{}"))
             return Dump(
                 path, values["version"], sum(json.loads(values["n_rows"]).values()),
-                {name: DumpedRole(role["login"], tuple(role["groups"])) for name, role in roles.items()},
+                {
+                    name: DumpedRole(role["login"], tuple(role["groups"]), role["superuser"])
+                    for name, role in roles.items()
+                },
             )  # fmt: skip
     return Dump(path, FIRST_VERSION)
 
@@ -100,11 +104,18 @@ def run_program(command: Sequence[str | Path], environment: Mapping[str, str] | 
     done = run_to_end(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     if done.returncode != 0:
         name = Path(command[0]).name
-        raise EasemlError(f"{name} failed", detail=_shown(done.stderr) or f"code {done.returncode}")
+        raise EasemlError(f"{name} failed", detail=shown(done.stderr) or f"code {done.returncode}")
     return done.stdout
 
 
-def _shown(text: str) -> str:
+def complaint_of(command: Sequence[str | Path], environment: Mapping[str, str]) -> str:
+    """Run a program of PostgreSQL; return what it complains of if it fails, else nothing."""
+    done = run_to_end(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+    return (done.stderr or f"code {done.returncode}") if done.returncode != 0 else ""
+
+
+def shown(text: str) -> str:
+    """Return the end of a program's complaint, with what is no UTF-8 replaced."""
     return "\n".join(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()[-12:])
 
 

@@ -24,6 +24,7 @@ import psycopg
 from easeml_db import __version__
 from easeml_db.errors import InvalidArgument, NotFound, NotReady, ServerUnavailable, VersionMismatch
 from easeml_db.local.binaries import find_binaries
+from easeml_db.local.by_owner.updates import Update
 from easeml_db.local.cluster import (
     SUPERUSER,
     check_path,
@@ -157,16 +158,17 @@ class Embedded:
         shutil.rmtree(self.socket_folder, ignore_errors=True)
         remove_entries(self.folder)
 
-    def prepare(self, *, n_slots: int | None = None) -> None:
-        """Create database, extension, service role and slots where they are missing."""
+    def prepare(self, *, n_slots: int | None = None) -> Update:
+        """Create database, extension, service role and slots where they are missing; return what an update did."""
         extension_files.install(Path(self.facts["binaries"]))
         with connect_now(self.dsn(database="postgres")) as connection:
             if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchall():
                 connection.execute(f"CREATE DATABASE {DATABASE}")
         self.check_build()
         with connect_now(self.dsn()) as connection:
-            prepare_database(connection, n_slots=n_slots)
+            update = prepare_database(connection, n_slots=n_slots)
         self.remember_build()
+        return update
 
     # Coordinator
 

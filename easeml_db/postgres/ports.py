@@ -10,6 +10,7 @@ from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.clock import Clock
 from easeml_db.coordinator.ports.inbox import Inbox
 from easeml_db.coordinator.ports.messages import Message
+from easeml_db.postgres.answering.pool import AnsweringProcesses
 from easeml_db.postgres.chores.forecasts import Forecasts
 from easeml_db.postgres.chores.refreshes import Refreshes
 from easeml_db.postgres.chores.replan_after_growth import GrownTables
@@ -54,7 +55,7 @@ async def postgres_ports(
     session, changes = StoreSession(dsn), Changes(dsn, inbox.put)
     lease, space = PostgresLease(session, changes, on_standby, counted), PostgresStateSpace(session)
     forecasts, refreshes, grown = Forecasts(session), Refreshes(session), GrownTables(session)
-    tasks, searches = PostgresTasks(session), PostgresSearches(session)
+    tasks, answering = PostgresTasks(session), AnsweringProcesses()
     in_use, kept, requests = StatesInUse(), KeptSessions(), Requests(session)
     on_nodes = [NodeWorker(requests, asked) for asked in (packings(kept), node_jobs(in_use))]
     async with AsyncExitStack() as stack:
@@ -63,7 +64,7 @@ async def postgres_ports(
             stack.push_async_callback(part.close)
         stack.push_async_callback(space.close)
         stack.push_async_callback(tasks.close)
-        stack.callback(searches.close)
+        stack.callback(answering.close)
         stack.push_async_callback(forecasts.close)
         stack.push_async_callback(refreshes.close)
         stack.push_async_callback(grown.close)
@@ -81,7 +82,8 @@ async def postgres_ports(
             slots=PostgresSlots(session),
             runs=PostgresRuns(session),
             tenancy=PostgresTenancy(session),
-            searches=searches,
+            searches=PostgresSearches(session),
+            answering=answering,
             allocations=PostgresAllocations(session),
             plans=PostgresPlans(session),
             instances=PostgresInstances(session),

@@ -27,6 +27,10 @@ BEGIN
     IF account IS NULL THEN
         PERFORM easeml.fail('ML003', format('there is no role %s', quote_nullable(arguments ->> 'role')),
             hint => 'An administrator makes it: CREATE ROLE name LOGIN.');
+    -- All readers, or all tenants, are meaningful grantees.
+    ELSIF account::text <> ALL ('{easeml_reader,easeml_tenant}') AND easeml.is_reserved(account) THEN
+        PERFORM easeml.fail('ML004', format('role %s is a role of easeml or PostgreSQL, or a superuser', account),
+            hint => 'Name the role that predicts, or a group: easeml_reader, easeml_tenant.');
     ELSIF arguments ->> 'serving_only' IS NULL THEN
         PERFORM easeml.fail('ML001', 'serving_only: expected true or false, got NULL');
     END IF;

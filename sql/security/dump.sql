@@ -14,7 +14,8 @@ DECLARE
                 'dataset_grants', 'dumps', 'restored_tables'));
     -- Roles belong to the cluster, so a dump has none: easeml restore makes those that another cluster lacks. What lets
     -- them log in stays here.
-    roles text := $$(SELECT coalesce(jsonb_object_agg(a.rolname, jsonb_build_object('login', a.rolcanlogin, 'groups',
+    roles text := $$(SELECT coalesce(jsonb_object_agg(a.rolname, jsonb_build_object('login', a.rolcanlogin,
+        'superuser', a.rolsuper, 'groups',
         (SELECT coalesce(jsonb_agg(g.rolname ORDER BY g.rolname), '[]') FROM pg_catalog.pg_auth_members m
             JOIN pg_catalog.pg_roles g ON g.oid = m.roleid WHERE m.member = a.oid))), '{}')
         FROM pg_catalog.pg_roles a WHERE a.rolname !~ '^pg_' AND a.rolname NOT IN ('easeml_owner', 'easeml_admin',

@@ -75,6 +75,11 @@ BEGIN
             EXECUTE format('ALTER ROUTINE %s OWNER TO easeml_owner', item.routine);
         END IF;
     END LOOP;
+    -- A column or an argument of such a type, in anybody's schema, would be in the way of an update.
+    FOR item IN SELECT t.oid::regtype AS type FROM pg_type t
+        WHERE t.typnamespace = 'easeml'::regnamespace AND t.typelem = 0 LOOP
+        EXECUTE format('REVOKE USAGE ON TYPE %s FROM PUBLIC', item.type);
+    END LOOP;
 END
 $security$;
 

@@ -83,7 +83,7 @@ def make(root: Session, name: str) -> None:
 def test_roles_of_an_interrupted_restore_are_whole_after_the_next(
     backup: Path, own_server: Embedded, open_session: Callable[[str], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> str:
+    def interrupted(*_: object, **_options: object) -> str:
         raise KeyboardInterrupt
 
     to = own_server.dsn(database="put_there")
@@ -91,7 +91,7 @@ def test_roles_of_an_interrupted_restore_are_whole_after_the_next(
         # Somebody's group has the name of one of the other server.
         there.execute(sql.SQL("CREATE ROLE {} SUPERUSER").format(sql.Identifier(OTHERS)))
         with monkeypatch.context() as during:
-            during.setattr(restores, "run_program", interrupted)
+            during.setattr(restores, "load_by_owner", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 restores.restore(to, Path(own_server.facts["binaries"]), backup, n_jobs=1)
         assert there.values(DATABASES, "put%") == []
@@ -129,7 +129,7 @@ def test_two_restores_do_not_meet(root: Session, backup: Path, target: str, monk
     fill = restores._fill
     met = []
 
-    def begin_another(*arguments: Any) -> str:
+    def begin_another(*arguments: Any) -> Any:
         with pytest.raises(NotAllowed, match="another restore is under way") as refused:
             easeml("restore", backup, "--dsn", target)
         met.append(refused)

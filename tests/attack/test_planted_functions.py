@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tests.attack.planted import GRANT, OUT, READ, SETUP, SUPERUSERS_ONLY, TABLE, WRITE, Place
+from tests.planted_functions import GRANT, OUT, READ, SETUP, SUPERUSERS_ONLY, TABLE, WRITE, Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -29,7 +29,9 @@ from easeml_db.postgres.connection import connect_now, not_a_connection_string
 
 MOST_JOBS = 4
 allow_missing_option = click.option(
-    "--allow-missing", is_flag=True, help="Accept tables with fewer rows than the dump says it has."
+    "--allow-missing",
+    is_flag=True,
+    help="Accept tables with fewer rows than the dump says, and leave out objects that their owners cannot make.",
 )
 
 
@@ -85,13 +87,16 @@ def restore(
             )
     if as_json:
         print_json({"database": done.database, "version": done.dump.version, "check": done.check,
-                    "new_roles": done.new_roles, "other_groups": done.other_groups})  # fmt: skip
+                    "new_roles": done.new_roles, "other_groups": done.other_groups,
+                    "left_out": [left._asdict() for left in done.left_out]})  # fmt: skip
         return
     say(f"database {done.database}: {done.check}")
     if done.new_roles:
         say(f"new roles, without passwords: {', '.join(done.new_roles)}")
     for role, group in done.other_groups:
         say(f"not granted, since a group {group} may be another one here: role {role} was a member of it")
+    for left in done.left_out:
+        say(f"left out: {left}")
     if dsn:
         say("start its coordinator: easeml coordinator --dsn ...")
 

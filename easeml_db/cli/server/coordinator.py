@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from easeml_db.cli.server.server import say_update
 from easeml_db.cli.terminal.arguments import slots_option
 from easeml_db.cli.terminal.connection import dsn_option, dsn_or_embedded
 from easeml_db.cli.terminal.listing import listing
@@ -23,7 +24,7 @@ from easeml_db.postgres import extension_files
 from easeml_db.postgres.connection import connect_now, server_error
 from easeml_db.postgres.slots.executor import UNIT_LEASE_SECONDS
 
-# A procedure that thinks long in a thread gives way to the loop after this time, and not after Python's 5 ms.
+# A thread that converts rows or pickles questions gives way to the loop after this time, not after Python's 5 ms.
 SWITCH_SECONDS = 0.0005
 
 
@@ -111,7 +112,7 @@ def install(dsn: str | None, n_slots: int | None, files_only: bool, bindir: Path
 
     with connect_now(dsn) as connection:
         try:
-            prepare_database(connection, n_slots=n_slots)
+            say_update(prepare_database(connection, n_slots=n_slots))
         except psycopg.Error as error:
             raise server_error(error) from error
     say("installed; check with: easeml doctor --dsn ..., then run: easeml coordinator --dsn ...")

@@ -207,8 +207,8 @@ def test_roles_that_cannot_be_tenants(database: Session, lena: Session) -> None:
         ("", "ML003", "there is no role ''"),
         (too_long, "ML003", "there is no role"),
         (database.value("SELECT current_user::text"), "ML004", "is a superuser"),
-        *[(f"easeml_{group}", "ML004", "group") for group in ("admin", "coordinator", "reader", "tenant")],
-        ("pg_read_all_data", "ML004", "group"),
+        *[(f"easeml_{group}", "ML004", "role of easeml") for group in ("admin", "coordinator", "reader", "tenant")],
+        ("pg_read_all_data", "ML004", "role of easeml or PostgreSQL"),
     ):
         assert expected in refused(database, code, "SELECT easeml.create_tenant(%s)", role), role
     for function in ("alter_tenant", "drop_tenant"):
