@@ -24,7 +24,8 @@ CREATE TABLE {0}.rows AS SELECT i AS id, sin(i) AS x, (ARRAY['no', 'yes'])[1 + i
 FROM generate_series(1, 120) i
 """
 OWN = "SELECT easeml.create_dataset('own', '{}.rows', '{{x}}', 'y', n_partitions => 1)"
-# What takes a relation, or reads one that was named before. {s}: the source, {a}: the schema of the actor.
+# What takes a relation, or reads one that was named before. {s}: the source, {a}: the schema of the actor, {d}: a
+# dataset that answers the actor.
 READING = {
     "create_dataset": "SELECT easeml.create_dataset('new', '{s}', '{{x}}', 'y', n_partitions => 1)",
     "create_dataset by default": "SELECT easeml.create_dataset('new', '{s}', target => 'y')",
@@ -38,27 +39,27 @@ READING = {
     "advance_refresh": "SELECT easeml.advance_refresh('own')",
     "drift": "SELECT count(*) FROM easeml.drift('own', '{s}')",
     "drift of the source": "SELECT count(*) FROM easeml.drift('own')",
-    "predict_table": "SELECT easeml.predict_table('anna.own', '{s}', '{a}.out')",
-    "predict_table with odd keys": "SELECT easeml.predict_table('anna.own', '{s}', '{a}.out', key => '{{m,p}}')",
-    "predict_table again": "SELECT easeml.predict_table('anna.own', '{s}', '{a}.known', if_exists => 'append',"
+    "predict_table": "SELECT easeml.predict_table('{d}', '{s}', '{a}.out')",
+    "predict_table with odd keys": "SELECT easeml.predict_table('{d}', '{s}', '{a}.out', key => '{{m,p}}')",
+    "predict_table again": "SELECT easeml.predict_table('{d}', '{s}', '{a}.known', if_exists => 'append',"
     " key => '{{id}}')",
-    "predict_table with odd keys again": "SELECT easeml.predict_table('anna.own', '{s}', '{a}.odd', key => '{{p}}',"
+    "predict_table with odd keys again": "SELECT easeml.predict_table('{d}', '{s}', '{a}.odd', key => '{{p}}',"
     " if_exists => 'update')",
     "row_numbers": "SELECT easeml.row_numbers('{s}', '{{id}}')",
     "is_small_table": "SELECT easeml.is_small_table('{s}', '{{x}}')",
     "default_inputs": "SELECT easeml.default_inputs('{s}', '{{}}')",
     "measure_drift": "SELECT easeml.measure_drift((SELECT max(dataset_id) FROM easeml.datasets WHERE dataset_name"
     " = 'own'), '{s}'::regclass, '{{\"every_seconds\": 1, \"n_rows\": 100, \"time_column\": null}}')",
-    "write_predictions": "SELECT easeml.write_predictions('anna.own', '{s}'::regclass, '{a}.out', NULL, 'refuse',"
+    "write_predictions": "SELECT easeml.write_predictions('{d}', '{s}'::regclass, '{a}.out', NULL, 'refuse',"
     " NULL, false)",
     "places": "SELECT easeml.places_of('{s}', '{s}'), easeml.foreign_places('{s}'), easeml.cluster_places('{s}')",
     "ask_for_packing": 'SELECT easeml.ask_for_packing(\'{{"inputs": ["x"], "target": "y"}}\', \'{s}\')',
     "check_source": "SELECT easeml.refuse_foreign_code('{s}'), easeml.check_source('{s}'::regclass, '{{anna}}')",
     "drift_on_nodes": "CALL easeml.drift_on_nodes('own', '{s}')",
-    "predict_on_nodes": "CALL easeml.predict_on_nodes('anna.own', '{s}', '{a}.out')",
+    "predict_on_nodes": "CALL easeml.predict_on_nodes('{d}', '{s}', '{a}.out')",
 }
 WRITING = {
-    mode: f"SELECT easeml.predict_table('anna.own', '{{a}}.rows', '{{s}}', if_exists => '{mode}', key => '{{{{id}}}}')"
+    mode: f"SELECT easeml.predict_table('{{d}}', '{{a}}.rows', '{{s}}', if_exists => '{mode}', key => '{{{{id}}}}')"
     for mode in ("append", "update")
 }
 READ_NOTHING = {"examples_bytes", "find_source", "find_output", "qualified_name", "listed_places", "drift_options"}
@@ -68,11 +69,12 @@ ELSEWHERE = {"create_dataset of places", "ask_for_packing", "drift_on_nodes", "p
 """Entries for rows on nodes, of which there are none here."""
 DUE = "UPDATE easeml.refresh_rules SET next_at = now(), source_kind = (easeml.kind_of_source(%s)).kind"
 ACTORS = {"anna": "easeml_tenant", "ada": "easeml_admin", "rita": "easeml_reader"}
+ANSWERING = {"anna": "anna.own", "ada": "ada.own", "rita": "anna.own", "root": "postgres.own"}
 
 
 @pytest.fixture(scope="module")
 def roles(module_coordinated: Session) -> dict[str, Session]:
-    """Sessions by role, where anna has a trial that everybody may ask, and every actor a dataset of its own."""
+    """Sessions by role, where every actor has a dataset and a trial of its own, or may ask that of anna."""
     root = module_coordinated
     roles = {"root": root, "mallory": root.as_role("mallory", "easeml_tenant")}
     roles |= {role: root.as_role(role, group) for role, group in ACTORS.items()}
@@ -86,10 +88,10 @@ def roles(module_coordinated: Session) -> dict[str, Session]:
             session.execute(f"CREATE TABLE {role}.{table}, predicted_label text, probability float8)")  # type: ignore[arg-type]
         with suppress(psycopg.errors.InsufficientPrivilege):  # a reader has no dataset
             session.execute(OWN.format(role))  # type: ignore[arg-type]
-    run_id = roles["anna"].value("SELECT easeml.select_models('own', '{sgd}', n_configs => 1, max_epochs => 1)")
-    for role in ("ada", "rita", "postgres"):
-        roles["anna"].execute("SELECT easeml.grant_use('own', %s)", [role])
-    root.wait_until("SELECT status = 'finished' FROM easeml.runs WHERE run_id = %s", run_id)
+    for role in ("anna", "ada", "root"):
+        roles[role].execute("SELECT easeml.select_models('own', '{sgd}', n_configs => 1, max_epochs => 1)")
+    roles["anna"].execute("SELECT easeml.grant_use('own', 'rita')")
+    root.wait_until("SELECT bool_and(status = 'finished') FROM easeml.runs")
     roles["anna"].execute("SELECT easeml.set_refresh('own', '1 day')")
     return roles
 
@@ -141,7 +143,7 @@ def called(session: Session, actor: str, source: str, statement: str) -> str:
     """Call an entry, and return its error."""
     try:
         with undone(session, statement):
-            session.execute(statement.format(s=source, a=actor))  # type: ignore[arg-type]
+            session.execute(statement.format(s=source, a=actor, d=ANSWERING[actor]))  # type: ignore[arg-type]
     except psycopg.Error as error:
         return str(error).splitlines()[0]
     return ""
