@@ -154,12 +154,13 @@ BEGIN
                 drift_of_nodes,drift_options,ask_nodes,wait_dataset,places_of,foreign_places,cluster_places,
                 listed_places,ask_for_packing,refuse_unpacked_dataset,refuse_rows_elsewhere}'),
             ('easeml_tenant', '{
-                request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,base_type,default_inputs,
-                row_numbers,is_small_table,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
-                export_file,import_model,store_import,composition,preview_search,choose_architectures,
-                gathering_segments,apart_reason,apart_hint,plan_search_on,known_times,timed_trials,plan_goal,
-                fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,rest,quality,
-                held_architectures,tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
+                request,pack_version,check_source,refuse_foreign_code,pack_begun_dataset,is_being_packed,
+                check_dataset,base_type,default_inputs,row_numbers,is_small_table,is_bound_by_limits,
+                find_dataset,dataset_of,find_run,fail_run,near_names,export_file,import_model,store_import,
+                composition,preview_search,choose_architectures,gathering_segments,apart_reason,apart_hint,
+                plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,
+                check_replay,replay_units,commit_first,rest,quality,held_architectures,tried_sentence,
+                best_sentences,advice_sentence,metric_text,members_text}'),
             ('easeml_tenant', '{forecast,forecasts_with,run_standing,make_forecast,architecture_facts}'),
             -- What the views call.
             ('easeml_tenant', '{

@@ -37,7 +37,7 @@ FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
     "check_place", "labelling_function", "function_names", "read_examples",
-    "cluster_places", "foreign_places", "listed_places", "places_of",
+    "check_source", "cluster_places", "foreign_places", "listed_places", "places_of", "refuse_foreign_code",
     "choose_architectures", "held_architectures", "drift_options",
     "array_bytes", "base_type", "check_dataset", "current_tenancy", "current_tenant", "default_inputs", "fail",
     "fail_run", "find_output", "find_source", "commit_first", "rest", "import_model", "import_trial",
