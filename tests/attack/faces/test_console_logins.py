@@ -15,13 +15,13 @@ from urllib.parse import urlencode
 
 import psycopg
 import pytest
+from tests.attack.test_console_connections import free_port
 
 from easeml_db.console.app import make_app
 from easeml_db.console.server import make_server
 from easeml_db.console.settings import Settings
 from easeml_db.local.preparation import prepare_database
 from easeml_db.local.server import Embedded
-from tests.attack.test_console_connections import free_port
 from tests.fixtures.sessions import Session
 
 if TYPE_CHECKING:
