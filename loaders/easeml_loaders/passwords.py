@@ -20,7 +20,7 @@ ENCRYPTED = ("require", "verify-ca", "verify-full")
 
 
 class _Resolved(NamedTuple):
-    """What libpq makes of a string with services, environment and files: settings, and a password for the first host."""
+    """What libpq makes of a string with services, environment and files: settings, and the password for one host."""
 
     settings: dict[str, str]
     password: str
