@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from flask import Blueprint, Flask, Request, Response, abort, g, redirect, render_template, request, url_for
 from werkzeug.exceptions import HTTPException, ServiceUnavailable
@@ -49,7 +49,9 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
     app.jinja_env.tests["failed"] = failed
     app.jinja_env.finalize = _shown
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    logins, shares, cookie = Logins(now), Shares(N_THREADS), f"easeml_console_{settings.port}"
+    logins, cookie = Logins(now), f"easeml_console_{settings.port}"
+    # Apart: a login names its role itself, so that invented ones may hold all threads of logins, but none of pages.
+    shares = {"pages": Shares(N_THREADS // 2), "logins": Shares(N_THREADS // 2)}
     app.register_blueprint(pages)
     app.register_blueprint(REPORT)
 
@@ -64,14 +66,15 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
             return None
         if g.login is None:
             return redirect(url_for("login"))
-        _take_share(shares, f"pages of {g.login.role}")
+        _take_share(shares, "pages", g.login.role)
         _check_form(request, g.login)
         return None
 
     @app.teardown_request
     def _give_back(_error: BaseException | None) -> None:
-        if who := g.pop("share", None):
-            shares.give_back(who)
+        if taken := g.pop("share", None):
+            kind, who = taken
+            shares[kind].give_back(who)
 
     @app.after_request
     def _seal(response: Response) -> Response:
@@ -86,7 +89,7 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
             return render_template("closed.html"), 403
         if request.method == "GET":
             return render_template("login.html", key=key)
-        _take_share(shares, f"logins of {request.form.get('role', '')}")
+        _take_share(shares, "logins", request.form.get("role", ""))
         if logins.is_blocked(request.form.get("role", "")):
             return render_template("login.html", key=key, problem="Too many attempts as this role: wait a minute."), 429
         return _log_in(settings, logins, cookie)
@@ -118,11 +121,11 @@ def _log_in(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | t
     return answer
 
 
-def _take_share(shares: Shares, who: str) -> None:
+def _take_share(shares: Mapping[str, Shares], kind: str, who: str) -> None:
     """Refuse a request of somebody whose other requests hold as many threads as one may."""
-    if not shares.take(who):
+    if not shares[kind].take(who):
         raise ServiceUnavailable("Other pages of this role are still being made. Try again in a moment.", retry_after=1)
-    g.share = who
+    g.share = kind, who
 
 
 def _check_form(asked: Request, login: Login) -> None:

@@ -20,16 +20,25 @@ ENCRYPTED = ("require", "verify-ca", "verify-full")
 
 
 class _Resolved(NamedTuple):
-    """What libpq makes of a string with services, environment and files: settings, and whether it has a password."""
+    """What libpq makes of a string with services, environment and files: settings, and the password for one host."""
 
     settings: dict[str, str]
-    has_password: bool
+    password: str
+
+    @property
+    def hosts(self) -> list[str]:
+        """The servers that are tried."""
+        return (self.settings.get("hostaddr") or self.settings.get("host") or "").split(",")
+
+    @property
+    def has_password(self) -> bool:
+        """Whether a server may be given a password. A file has one for each host, and shows that of the first."""
+        return bool(self.password or self.settings.get("password") or (len(self.hosts) > 1 and not self.is_local))
 
     @property
     def is_local(self) -> bool:
         """Whether it leads to sockets of this machine alone, whose server may know users without their passwords."""
-        hosts = self.settings.get("hostaddr") or self.settings.get("host") or ""
-        return all(host.startswith(("/", "@")) or not host for host in hosts.split(","))
+        return all(host.startswith(("/", "@")) or not host for host in self.hosts)
 
 
 def guarded(conninfo: str) -> str:
@@ -71,6 +80,6 @@ def _resolved(conninfo: str) -> _Resolved:
     refused = pq.PGconn.connect_start(make_conninfo(conninfo, target_session_attrs="unknown").encode())
     try:
         settings = {option.keyword.decode(): option.val.decode() for option in refused.info if option.val is not None}
-        return _Resolved(settings, bool(refused.password or settings.get("password")))
+        return _Resolved(settings, refused.password.decode())
     finally:
         refused.finish()

@@ -129,6 +129,16 @@ def test_a_node_gets_no_password_wherever_it_stands(
         assert "require_auth" in str(error.value.hint)
 
 
+def test_a_second_server_gets_no_password_of_a_file_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with impostor(CLEARTEXT) as false:
+        (tmp_path / "pgpass").write_text(f"127.0.0.1:{false.port}:easeml:easeml_service:{PASSWORD}\n")
+        (tmp_path / "pgpass").chmod(0o600)
+        monkeypatch.setenv("PGPASSFILE", str(tmp_path / "pgpass"))
+        with pytest.raises(ServerUnavailable):  # nobody listens at the first
+            connect_now(make_conninfo(false.dsn, host="127.0.0.2,127.0.0.1", port=f"1,{false.port}"))
+        assert false.told == []
+
+
 def test_what_a_user_demands_counts(tmp_path: Path) -> None:
     with impostor(CLEARTEXT) as false:
         dsn = make_conninfo(false.dsn, password=PASSWORD, require_auth="password")
