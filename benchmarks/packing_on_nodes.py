@@ -18,7 +18,6 @@ from comparison.measuring import Row, seconds_of, take_turns
 from workload import ANALYST, N_PARTITIONS, Session, Workload
 
 from easeml_db.local.nodes import remove_nodes, start_nodes
-from easeml_db.local.preparation import SERVICE_ROLE
 from easeml_db.local.server import Embedded
 from easeml_loaders import fashion_mnist_source, load_table
 
@@ -98,9 +97,10 @@ def _make_rows(dsn: str, n_rows: int) -> None:
 
 
 def _load_half(node: Embedded, number: int, n_images: int, n_rows: int) -> None:
-    """Load every second row of both sources into tables of a node that a tenant and the service may read."""
+    """Load every second row of both sources into tables of a node that a tenant and its reader may read."""
     with psycopg.connect(node.dsn(), autocommit=True) as owner:
         owner.execute(f"CREATE ROLE {ANALYST}".encode())
+        owner.execute(f"CREATE ROLE easeml_reads_{ANALYST} IN ROLE easeml_rows ROLE easeml_segment".encode())
     load_table(node.dsn(), fashion_mnist_source(bytes_as="bytea"), f"public.{IMAGES.table}")
     _make_rows(node.dsn(), n_rows)
     with psycopg.connect(node.dsn(), autocommit=True) as owner:
@@ -109,7 +109,7 @@ def _load_half(node: Embedded, number: int, n_images: int, n_rows: int) -> None:
             owner.execute(f"DELETE FROM {table} WHERE id > {most} OR id % {len(NAMES)} <> {number}".encode())
             owner.execute(f"VACUUM FULL {table}".encode())
             owner.execute(f"ANALYZE {table}".encode())
-            owner.execute(f"GRANT SELECT ON {table} TO {ANALYST}, {SERVICE_ROLE}".encode())
+            owner.execute(f"GRANT SELECT ON {table} TO {ANALYST}, easeml_reads_{ANALYST}".encode())
         owner.execute("CHECKPOINT")
 
 

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, NotReady, VersionMismatch
 from easeml_db.local.binaries import find_binaries, program_version
@@ -301,10 +302,16 @@ def read_secret(folder: Path, name: str) -> str:
 
 
 def coordinate(arguments: list[str], settings: Settings) -> NoReturn:
-    """Become the coordinator; its password goes into a file that libpq reads, for nodes as well. Lines of a secret
-    pgpass, for tenants whose datasets are refreshed, come after it."""
+    """Become the coordinator; its passwords go into a file that libpq reads, each for its server alone: that of node
+    NAME is in folder nodes/NAME beside the secrets. Lines of a secret pgpass, for tenants whose datasets are refreshed,
+    come after them."""
     more = read_secret(settings.secrets, "pgpass") + "\n" if (settings.secrets / "pgpass").exists() else ""
-    keep_passwords({SERVICE_ROLE: read_secret(settings.secrets, "service")}, more)
+    nodes = settings.secrets.parent / "nodes"
+    secrets_by_host = {folder.name: folder for folder in sorted(nodes.iterdir())} if nodes.is_dir() else {}
+    own_host = str(conninfo_to_dict(os.environ["EASEML_DSN"]).get("host") or "localhost")
+    secrets_by_host[own_host] = settings.secrets
+    lines = (line(host, SERVICE_ROLE, read_secret(folder, "service")) for host, folder in secrets_by_host.items())
+    write_private(passfile(), "".join(lines) + more)
     os.environ["PGPASSFILE"] = str(passfile())
     os.execvp("easeml", ["easeml", "coordinator", *arguments])
 
@@ -314,11 +321,15 @@ def passfile() -> Path:
     return Path(os.environ.get("PGPASSFILE") or Path(tempfile.gettempdir()) / "easeml-pgpass")
 
 
-def keep_passwords(passwords: Mapping[str, str], more: str = "") -> None:
-    """Write passwords by role, for all servers, and further lines into the file that libpq reads."""
-    write_private(
-        passfile(), "".join(f"*:*:*:{role}:{_escaped(password)}\n" for role, password in passwords.items()) + more
-    )
+def keep_passwords(passwords: Mapping[str, str]) -> None:
+    """Write the passwords of a Citus cluster by role, for its servers, into the file that libpq reads."""
+    write_private(passfile(), "".join(line("*", role, password) for role, password in passwords.items()))
+
+
+def line(host: str, role: str, password: str) -> str:
+    """Return a line of that file; libpq takes the name localhost for a socket in the default folder."""
+    host = host if host == "*" else _escaped(host)
+    return f"{host}:*:*:{role}:{_escaped(password)}\n"
 
 
 def _escaped(password: str) -> str:

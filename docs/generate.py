@@ -61,7 +61,7 @@ GROUPS = {
 ROLES = {
     "easeml_owner": "Owns what easeml does for tenants beyond their own rights. Nobody can become it: never grant it.",
     "easeml_admin": "Sees all tenants' rows, sets slots, segments and limits. Member of the other three; no superuser.",
-    "easeml_coordinator": "The coordinator's role: runs units for all tenants. Owns the stored states.",
+    "easeml_coordinator": "The coordinator's role: runs units for all tenants.",
     "easeml_tenant": "Creates datasets and runs, and sees only its own rows.",
     "easeml_reader": "Reads the views and results of all tenants, but no blocks and no checkpoints.",
 }

@@ -23,7 +23,7 @@ from easeml_db.postgres.nodes.citus.coordinator.statements import INSTALLATION
 from tests.fixtures.databases import temporary_database
 from tests.fixtures.servers import temporary_server
 from tests.fixtures.sessions import Session
-from tests.nodes import NODE_ROLE, prepare_node, service_file
+from tests.nodes import NODE_ROLE, let_read, make_reader, prepare_node, service_file
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -115,7 +115,7 @@ class Lookalike:
         for worker in self._nodes:
             shown = "" if worker is self._coordinator else "LIMIT 0"  # a query there would be answered by the workers
             worker.execute(f"CREATE TABLE {table} AS SELECT * FROM ({rows}) r {shown}")
-            worker.execute(f"GRANT SELECT ON {table} TO {NODE_ROLE}")
+            let_read(worker, table)
             worker.execute("INSERT INTO pg_dist_partition VALUES (%s::text::regclass, 'h', 's', 1)", [table])
         for number in range(N_SHARDS):
             home = list(self.workers)[number % len(self.workers)]
@@ -144,7 +144,7 @@ class Lookalike:
         ):
             for piece in out:
                 into.write(piece)
-        second.execute(f"GRANT SELECT ON {name} TO {NODE_ROLE}")
+        let_read(second, name)
         second.execute("UPDATE pg_dist_placement SET groupid = 2 WHERE shardid = %s", [MOVED_SHARD])
         with first.transaction():
             first.execute("UPDATE pg_dist_placement SET groupid = 2 WHERE shardid = %s", [MOVED_SHARD])
@@ -164,7 +164,7 @@ def make_shard(worker: Session, table: str, number: int, rows: str) -> None:
     """Make the table of a shard on a worker."""
     name = f"{table}_{FIRST_SHARD + number}"
     worker.execute(f"CREATE TABLE {name} AS SELECT * FROM ({rows}) r WHERE id % {N_SHARDS} = {number}")
-    worker.execute(f"GRANT SELECT ON {name} TO {NODE_ROLE}")
+    let_read(worker, name)
 
 
 class Real:
@@ -179,7 +179,9 @@ class Real:
         self.drop(table)
         self.coordinator.execute(f"CREATE TABLE {table} AS {rows}")
         self.coordinator.execute("SELECT create_distributed_table(%s, 'id', shard_count => %s)", [table, N_SHARDS])
-        self.coordinator.execute(f"GRANT SELECT ON {table} TO {NODE_ROLE}")
+        let_read(self.coordinator, table)
+        for worker in self.workers.values():  # of which the coordinator may know nothing
+            make_reader(worker, self.coordinator.value("SELECT current_user::text"))
 
     def drop(self, table: str) -> None:
         self.coordinator.execute(f"DROP TABLE IF EXISTS {table}")

@@ -22,7 +22,7 @@ from easeml_db.postgres.nodes.greenplum import connections, facts, store
 from easeml_db.postgres.nodes.greenplum.dialects import server_of
 from tests.fixtures.databases import temporary_database
 from tests.fixtures.sessions import Session
-from tests.nodes import NODE_ROLE
+from tests.nodes import NODE_ROLE, let_read
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -86,9 +86,10 @@ def make_spots(cluster: Session, role: str) -> None:
     cluster.execute(f"CREATE TABLE public.spots AS SELECT {SPOTS}{place} FROM generate_series(1, 9000) i {end}")
     if not cluster.values("SELECT 1 FROM pg_roles WHERE rolname = %s", role):
         cluster.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(role)))
+    cluster.execute(sql.SQL("GRANT SELECT ON public.spots TO {}").format(sql.Identifier(role)))
+    let_read(cluster, "public.spots", role)
     for each in (role, NODE_ROLE):
         name = sql.Identifier(each)
-        cluster.execute(sql.SQL("GRANT SELECT ON public.spots TO {}").format(name))
         cluster.execute(sql.SQL("GRANT CREATE, USAGE ON SCHEMA public TO {}").format(name))
 
 

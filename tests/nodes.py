@@ -50,6 +50,23 @@ def prepare_node(session: Session) -> str:
     return make_conninfo(session.dsn, user=NODE_ROLE)
 
 
+def let_read(node: Session, tables: str, *roles: str) -> None:
+    """Let tables be read on a node for these roles, by default for the one that works in the session."""
+    for role in roles or (node.value("SELECT current_user::text"),):
+        make_reader(node, role)
+        node.execute(f"GRANT SELECT ON {tables} TO easeml_reads_{role}")
+
+
+def make_reader(node: Session, role: str) -> None:
+    """Make the role through which rows are read for a role, where it is missing."""
+    reader = f"easeml_reads_{role}"
+    if not node.values("SELECT 1 FROM pg_roles WHERE rolname = %s", reader):
+        node.execute(f"CREATE ROLE {reader}")
+    if node.values("SELECT 1 FROM pg_roles WHERE rolname = 'easeml_rows'"):
+        node.execute(f"GRANT easeml_rows TO {reader}")
+        node.execute(f"GRANT {reader} TO easeml_segment")
+
+
 @contextmanager
 def two_nodes(server: Embedded, folder: Path) -> Iterator[dict[str, Session]]:
     """Nodes east and west, databases of a server, by the services pg_east and pg_west."""

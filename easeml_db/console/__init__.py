@@ -2,6 +2,7 @@
 
 settings.py    the options of `easeml console`
 logins.py      who is logged in, in this process alone
+shares.py      how many threads each login may hold
 rows.py        what a role sees, over a connection of that role
 pictures.py    examples and answers as PNG, learning curves as SVG
 pages.py       the pages

@@ -6,17 +6,20 @@ import time
 from collections.abc import Callable
 
 from flask import Blueprint, Flask, Request, Response, abort, g, redirect, render_template, request, url_for
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, ServiceUnavailable
 from werkzeug.wrappers import Response as BaseResponse
 
 from easeml_db.console.logins import Login, Logins, is_same
 from easeml_db.console.pages import pages
 from easeml_db.console.rows import connected, dsn_of_role
 from easeml_db.console.settings import Settings
+from easeml_db.console.shares import Shares
 from easeml_db.errors import EasemlError, NotFound
 from easeml_db.report.wording import FILTERS, failed
 from easeml_db.words.visible_text import visible_value
 
+N_THREADS = 32
+"""Pages that are made at once, each on a connection of its own to the database."""
 MOST_BYTES = 32 << 20
 """Of what is uploaded: files go to the disk."""
 MOST_FORM_BYTES, MOST_LOGIN_BYTES = 1 << 20, 1 << 14
@@ -46,7 +49,7 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
     app.jinja_env.tests["failed"] = failed
     app.jinja_env.finalize = _shown
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    logins, cookie = Logins(now), f"easeml_console_{settings.port}"
+    logins, shares, cookie = Logins(now), Shares(N_THREADS), f"easeml_console_{settings.port}"
     app.register_blueprint(pages)
     app.register_blueprint(REPORT)
 
@@ -61,8 +64,14 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
             return None
         if g.login is None:
             return redirect(url_for("login"))
+        _take_share(shares, f"pages of {g.login.role}")
         _check_form(request, g.login)
         return None
+
+    @app.teardown_request
+    def _give_back(_error: BaseException | None) -> None:
+        if who := g.pop("share", None):
+            shares.give_back(who)
 
     @app.after_request
     def _seal(response: Response) -> Response:
@@ -77,6 +86,7 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
             return render_template("closed.html"), 403
         if request.method == "GET":
             return render_template("login.html", key=key)
+        _take_share(shares, f"logins of {request.form.get('role', '')}")
         if logins.is_blocked(request.form.get("role", "")):
             return render_template("login.html", key=key, problem="Too many attempts as this role: wait a minute."), 429
         return _log_in(settings, logins, cookie)
@@ -106,6 +116,13 @@ def _log_in(settings: Settings, logins: Logins, cookie: str) -> BaseResponse | t
     answer = redirect(url_for("pages.tasks"))
     answer.set_cookie(cookie, logins.add(role, dsn), httponly=True, samesite="Strict", path="/")
     return answer
+
+
+def _take_share(shares: Shares, who: str) -> None:
+    """Refuse a request of somebody whose other requests hold as many threads as one may."""
+    if not shares.take(who):
+        raise ServiceUnavailable("Other pages of this role are still being made. Try again in a moment.", retry_after=1)
+    g.share = who
 
 
 def _check_form(asked: Request, login: Login) -> None:

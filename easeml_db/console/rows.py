@@ -12,8 +12,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from easeml_db.errors import InvalidArgument, NotFound
-from easeml_db.postgres.connection import connect_now, not_a_connection_string, server_error
+from easeml_db.errors import InvalidArgument, NotAllowed, NotFound
+from easeml_db.postgres.connection import connect_now, not_a_connection_string, rows_held, server_error
 from easeml_db.postgres.queries import queries
 
 Connection = psycopg.Connection[dict[str, Any]]
@@ -23,7 +23,9 @@ NO_FILE = "/dev/null/none"
 NO_OWNER_FILES = {"passfile": NO_FILE, "sslcert": NO_FILE, "sslkey": NO_FILE, "gssencmode": "disable"}
 NO_TICKETS = {"require_auth": "!gss,!sspi"} if psycopg.pq.version() >= 160_000 else {}
 """Of Kerberos, with which a server would take every user for the owner; older drivers cannot say so."""
-STATEMENT_TIMEOUT = "20s"
+BOUNDS = """SET statement_timeout = '20s'; SET lock_timeout = '1s'; SET idle_in_transaction_session_timeout = '5s'"""
+"""Whatever the role has for itself: a page holds a thread of the console as long as its statements last."""
+CONNECT_SECONDS = "5"
 OF_OTHERS = ("user", "password", "passfile", "sslcert", "sslkey", "service", "options")
 """Settings of a connection string that would let a role in without its own password, or change what it does."""
 
@@ -55,18 +57,35 @@ def dsn_of_role(dsn: str, role: str, password: str) -> str:
     given = {name: value for name, value in conninfo_to_dict(dsn).items() if name not in OF_OTHERS}
     tickets = {} if "PGREQUIREAUTH" in os.environ else NO_TICKETS  # an owner who demands something may demand more
     login = {"user": role, **NO_OWNER_FILES, **({"password": password} if password else {})}
-    return make_conninfo(**{**tickets, **given, **login})  # type: ignore[arg-type]
+    return make_conninfo(**{"connect_timeout": CONNECT_SECONDS, **tickets, **given, **login})  # type: ignore[arg-type]
 
 
 @contextmanager
 def connected(dsn: str) -> Iterator[Connection]:
-    """Open a connection of a role; raise the server's errors as the project's."""
+    """Open a connection of a role; raise the server's errors as the project's.
+
+    Raises NotAllowed where the server asks for no password, as it would let anybody in as that role.
+    """
     with connect_now(dsn, "easeml console") as connection:
+        if not connection.pgconn.used_password:
+            raise _unproven(connection.info)
         try:
-            connection.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'")
+            connection.execute(BOUNDS)
             yield connection
+        except psycopg.errors.LockNotAvailable as error:
+            raise rows_held(error) from error
         except psycopg.Error as error:
             raise server_error(error) from error
+
+
+def _unproven(server: psycopg.ConnectionInfo) -> NotAllowed:
+    """Return the error that a server lets roles in unasked, and what to change."""
+    place = "its socket" if server.host.startswith("/") else server.host
+    return NotAllowed(
+        f"the server asks role {server.user} for no password at {place}, so whoever comes could be that role."
+        " Have its pg_hba.conf say scram-sha-256 there, or start the console with --dsn and a host where it does,"
+        " such as host=127.0.0.1."
+    )
 
 
 def rows(connection: Connection, name: str, **values: object) -> list[Row]:

@@ -9,10 +9,9 @@ import logging
 from waitress import create_server
 from waitress.server import BaseWSGIServer, MultiSocketServer
 
-from easeml_db.console.app import MOST_BYTES, make_app
+from easeml_db.console.app import MOST_BYTES, N_THREADS, make_app
 from easeml_db.console.settings import Settings
 
-N_THREADS = 8  # pages that are made at once, each on a connection of its own to the database
 MOST_CONNECTIONS = 100
 IDLE_SECONDS = 20
 

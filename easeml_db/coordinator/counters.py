@@ -28,6 +28,7 @@ class Counters:
     slots_stuck: int = 0
     runs_changed: int = 0
     instances_failed: int = 0
+    longest_turn_seconds: float = 0.0  # of processor time that the loop spent without a look at what had arrived
 
     def count(self, message: Message) -> None:
         """Count a message."""
@@ -48,6 +49,10 @@ class Counters:
                 self.runs_changed += 1
             case InstanceFailed():
                 self.instances_failed += 1
+
+    def turn(self, seconds: float) -> None:
+        """Note for how long the loop looked at nothing else."""
+        self.longest_turn_seconds = max(self.longest_turn_seconds, seconds)
 
     def values(self) -> dict[str, float]:
         """Return the numbers by their names."""

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from easeml_db.coordinator.ports.inbox import Inbox
-from easeml_db.coordinator.ports.messages import Order, UnitFailed
+from easeml_db.coordinator.ports.messages import UnitFailed
 from easeml_db.coordinator.ports.runs import RunStore
-from easeml_db.errors import EasemlError, ServerCrashed
+from easeml_db.errors import ServerCrashed
 
 
 @dataclass
@@ -43,10 +43,10 @@ class Crashes:
         self._crashed += crashed
         return crashed
 
-    async def counted(self) -> AsyncIterator[tuple[Order, int, EasemlError]]:
-        """Record the crashes; yield each order with how often its unit has met a crash, and the error."""
+    async def recorded(self) -> AsyncIterator[tuple[int, list[int]]]:
+        """Record the crashes; yield the run of each unit, and the trials that have ended with it."""
         while self._crashed:
-            error = self._crashed[0].error
+            reason = str(self._crashed[0].error)
             for order in self._crashed[0].order.by_trial():
-                yield order, await self._runs.crashed(order.unit.run_id, order.unit.trial_id, str(error)), error
+                yield order.unit.run_id, await self._runs.crashed(order.unit.run_id, order.unit.trial_id, reason)
             del self._crashed[0]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from easeml_db.errors import EasemlError, InvalidData, OutOfSpace, ServerUnavailable, StandbyOnly
+from easeml_db.errors import EasemlError, InvalidData, OutOfSpace, ServerBusy, ServerUnavailable, StandbyOnly
 
-NOT_THE_RUNS_FAULT = (OutOfSpace, ServerUnavailable, StandbyOnly)
+NOT_THE_RUNS_FAULT = (OutOfSpace, ServerBusy, ServerUnavailable, StandbyOnly)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from easeml_db.coordinator.parts import Parts
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.settings import Settings
 from easeml_db.decisions.hopper.allocation.contract import Start
-from easeml_db.errors import OutOfSpace, ServerUnavailable
+from easeml_db.errors import OutOfSpace, ServerBusy, ServerUnavailable
 from easeml_db.words.run import Run
 
 MESSAGES_A_TURN = 1000
@@ -43,7 +43,7 @@ class Coordinator:
             await self._open_slots()
             await self._parts.instances.take_up()
             await self._carry_out(self._parts.reading.take_up())
-            await self._parts.retries.count_crashes()
+            await self._parts.retries.record_crashes()
             while not self._is_stopping:
                 await self._carry_out(self._waiting_work())  # with messages in its midst
                 if until_idle and not (self._dispatcher.runs or self._parts.reading or self._parts.instances):
@@ -72,7 +72,7 @@ class Coordinator:
         for effect in effects:
             match effect:
                 case HandleMessages(wait_seconds):
-                    # Count a crash before anything of its trial starts again.
+                    # Record a crash before anything of its trial starts again.
                     if not self._parts.crashes:
                         await self._serve_others(wait_seconds)
                 case OpenSlots():
@@ -100,7 +100,7 @@ class Coordinator:
 
     async def _start_units(self) -> None:
         self._parts.retries.end_pauses(self._ports.clock.now_seconds())
-        if self._is_disk_full():
+        if self._has_no_room():
             return
         await self._parts.allocations.look_up()
         now = self._ports.clock.now_seconds()
@@ -115,11 +115,11 @@ class Coordinator:
 
     async def _serve_others(self, timeout_seconds: float) -> None:
         """Handle what has arrived, fill slots that are idle since then from open arms, and keep the lease."""
-        if await self._handle_messages(timeout_seconds) and not self._is_disk_full():
+        if await self._handle_messages(timeout_seconds) and not self._has_no_room():
             await self._begin(self._next_starts())
         await self._keep_lease()
 
-    def _is_disk_full(self) -> bool:
+    def _has_no_room(self) -> bool:
         return self._parts.retries.are_all_paused(self._ports.clock.now_seconds())
 
     def _next_starts(self) -> list[tuple[Start, Run]]:
@@ -199,6 +199,7 @@ class Coordinator:
         waits = [
             self._next_heartbeat - now,
             self._parts.procedures.held_until() - now,
+            self._parts.procedures.look_seconds(),
             self._parts.retries.next_end() - now,
             self._parts.planned.next_seconds(now) - now,
             self._settings.heartbeat_seconds,
@@ -207,7 +208,7 @@ class Coordinator:
 
     async def _keep_lease(self) -> None:
         if self._ports.clock.now_seconds() >= self._next_heartbeat:
-            with contextlib.suppress(OutOfSpace):
+            with contextlib.suppress(OutOfSpace, ServerBusy):
                 await self._parts.lease.heartbeat()
                 await self._parts.arms.fail_later()
                 await self._parts.failed_time.charge_held()

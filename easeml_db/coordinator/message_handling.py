@@ -24,7 +24,7 @@ from easeml_db.coordinator.ports.messages import (
     UnitRecorded,
 )
 from easeml_db.coordinator.ports.slots import SlotStore
-from easeml_db.errors import OutOfSpace
+from easeml_db.errors import OutOfSpace, ServerBusy
 
 
 async def handle(message: Message, parts: Parts, slots: SlotStore, now_seconds: float) -> list[Effect]:
@@ -67,7 +67,8 @@ async def _unit_recorded(message: UnitRecorded, parts: Parts, now_seconds: float
         if one.unit.trial_id not in failures:
             parts.procedures.recorded(one.alone()[-1].unit)
     effects = await parts.retries.members_failed(message, now_seconds)
-    if len(failures) < len(order.by_trial()) and not any(isinstance(error, OutOfSpace) for error in failures.values()):
+    has_no_room = any(isinstance(error, (OutOfSpace, ServerBusy)) for error in failures.values())
+    if len(failures) < len(order.by_trial()) and not has_no_room:
         parts.retries.recorded(order.unit.run_id)
     await parts.reclaiming.add(message.pruned_bytes)
     return effects

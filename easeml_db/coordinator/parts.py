@@ -27,7 +27,7 @@ class Parts:
         self.failed_time = FailedTime(ports.tenancy, carried_over.slot_seconds)
         self.reclaiming = Reclaiming(ports.space, settings.reclaim_bytes, settings.reclaim_fraction)
         self.allocations = AllocationRecords(ports.allocations, self.lease, self.dispatcher)
-        self.procedures = ProcedureRunner(ports.searches, ports.runs, self.lease, self.dispatcher)
+        self.procedures = ProcedureRunner(ports.searches, ports.answering, ports.runs, self.lease, self.dispatcher)
         self.arms = ArmOpening(ports.tenancy, ports.runs, self.lease, self.dispatcher, self.procedures)
         self.reading = RunReading(ports.runs, ports.tenancy, self.dispatcher.runs, self.arms)
         self.instances = InstanceKeeping(
@@ -35,7 +35,7 @@ class Parts:
         )
         self.planned = PlannedRuns(
             ports.plans, ports.runs, self.lease, self.dispatcher, self.arms, self.instances,
-            clock=ports.clock, is_replanning=settings.is_replanning,
+            answering=ports.answering, clock=ports.clock, is_replanning=settings.is_replanning,
         )  # fmt: skip
         self.retries = Retries(
             ports.slots, ports.runs, ports.space, self.lease, self.dispatcher, self.arms, self.procedures,

@@ -7,6 +7,7 @@ when other tenants want slots. It ends with its results so far once continuing w
 from __future__ import annotations
 
 import math
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from easeml_db.coordinator.arm_opening import ArmOpening
@@ -14,6 +15,7 @@ from easeml_db.coordinator.effects import CutTraining, Effect, OpenSlots
 from easeml_db.coordinator.faults import faults_of
 from easeml_db.coordinator.instance_keeping import InstanceKeeping
 from easeml_db.coordinator.lease import Lease
+from easeml_db.coordinator.ports.answering import Answering
 from easeml_db.coordinator.ports.clock import Clock
 from easeml_db.coordinator.ports.plans import PlanStore
 from easeml_db.coordinator.ports.runs import RunStore
@@ -21,16 +23,27 @@ from easeml_db.coordinator.sizing import Sizing
 from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.decisions.hopper.dispatch.open_run import OpenRun
 from easeml_db.decisions.planner.job import StageKey
-from easeml_db.decisions.planner.replanning import Circumstances, Rest, leaves_plan, replan
+from easeml_db.decisions.planner.replanning import Replanned, Replanning
 from easeml_db.decisions.planner.run_plan import PlannedStage, RunPlan, StageRecord, stages_under_way
 from easeml_db.decisions.retry import INSTANCE_PAUSE
 from easeml_db.errors import EasemlError, InvalidArgument, InvalidData
 
 LEAST_CHECK_SECONDS, CHECK_SHARE = 2.0, 0.02  # of the time that the plan takes: how often a run is forecast
-RESTS = 20  # times as long as that took: meanwhile the loop did nothing else, and slots waited for it
+RESTS = 4  # times as long as that took, so that planning one run takes a fifth of a processor at most
+PLANNING_SECONDS = 10.0  # of processor time: a rest that takes longer to plan keeps the plan that it has
+LOOK_SECONDS = 0.05  # between two looks whether a rest is planned
 MOST_FAILURES = 12  # of instances in a row while none is up: then the run fails
 FAILURES_BEFORE_REPLAN = 3
 CUT_SECONDS = 2.0  # how long it takes to cut units short and stop instances, at most, where that goes well
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The rest of a run is being planned; `reason` None: only if it has left its plan."""
+
+    reason: str | None
+    seconds: float  # when
+    pending: Future[Replanned | None]
 
 
 @dataclass
@@ -46,6 +59,7 @@ class Followed:
     next_check: float = 0.0
     retry_at: float = 0.0
     cap: int | None = None  # available instances of the stage's type, after too many failures
+    asked: Asked | None = None
 
 
 class PlannedRuns:
@@ -60,10 +74,11 @@ class PlannedRuns:
         arms: ArmOpening,
         instances: InstanceKeeping,
         *,
+        answering: Answering,
         clock: Clock,
         is_replanning: bool = True,
     ) -> None:
-        self._clock, self._is_replanning = clock, is_replanning
+        self._answering, self._clock, self._is_replanning = answering, clock, is_replanning
         self._plans, self._run_store, self._lease = plans, runs, lease
         self._dispatcher, self._arms, self._instances = dispatcher, arms, instances
         self._sizing = Sizing(dispatcher, arms, instances)
@@ -77,7 +92,9 @@ class PlannedRuns:
         if not (planned or self._followed or self._instances):
             return effects
         for run_id in self._followed.keys() - planned:
-            await self._end_stage(self._followed.pop(run_id), now_seconds)
+            followed = self._followed.pop(run_id)
+            self._drop_question(followed)
+            await self._end_stage(followed, now_seconds)
         for run_id in self._instances.runs() - planned:
             effects += await self._instances.release(self._left_over(run_id))
         for run_id in list(planned):  # a run that cannot be served leaves them
@@ -100,6 +117,7 @@ class PlannedRuns:
     def next_seconds(self, now_seconds: float) -> float:
         """Return when the next step is due that needs no message. A step already due waits for a message."""
         moments = [moment for run in self._followed.values() for moment in (run.next_check, run.retry_at)]
+        moments += [now_seconds + LOOK_SECONDS for run in self._followed.values() if run.asked is not None]
         moments += self._instances.moments()
         return min((moment for moment in moments if moment > now_seconds), default=math.inf)
 
@@ -111,6 +129,9 @@ class PlannedRuns:
             return []
         if open_run.is_over:
             return await self._release_all(open_run.run_id)
+        if followed.asked is not None and followed.asked.pending.done():
+            await self._take_plan(followed, followed.asked, now)
+            await self._begin_stage(followed, now)
         await self._count_failures(followed, now)
         if open_run.run_id not in self._dispatcher.runs:
             return []
@@ -123,8 +144,6 @@ class PlannedRuns:
             return [CutTraining(open_run.run_id), *await self._release_all(open_run.run_id)]
         if now >= followed.next_check:
             await self._check(followed, now)
-            now, began = self._clock.now_seconds(), now
-            followed.next_check = max(followed.next_check, now + RESTS * (now - began))
         return await self._resize(followed, open_run, now)
 
     async def _release_all(self, run_id: int) -> list[Effect]:
@@ -147,6 +166,8 @@ class PlannedRuns:
         self._followed[open_run.run_id] = followed
         if plan.max_cost is None:
             self._unlimited.add(open_run.run_id)
+        if plan.deadline_seconds is not None:
+            open_run.deadline_seconds = plan.deadline_seconds
         self._tell_costs(open_run, plan)
         return followed
 
@@ -215,45 +236,68 @@ class PlannedRuns:
         followed.next_check = now + self._check_seconds(followed.plan)
         await self._sizing.read_work(followed.plan, self._plans)
         has_limits = followed.plan.deadline_seconds is not None or followed.plan.max_cost is not None
-        if not has_limits or followed.record is None:
-            return
-        try:
-            rest = await self._rest(followed, self._circumstances(followed, now))
-            prediction = None if rest is None else rest.as_planned()
-        except EasemlError:
-            return
-        ending = 0.0 if rest is None else rest.ending_seconds
-        why = None if prediction is None else leaves_plan(followed.plan, prediction, now, ending)
-        if why is not None:
-            await self._replan(followed, now, why)
+        if has_limits and followed.record is not None and followed.asked is None:
+            await self._replan(followed, now, None)
 
-    def _circumstances(self, followed: Followed, now: float) -> Circumstances:
-        return self._sizing.circumstances(followed.plan, followed.planned, self._cost(followed, now), now, followed.cap)
-
-    async def _rest(self, followed: Followed, circumstances: Circumstances) -> Rest | None:
-        standing = await self._plans.standing(followed.plan.run_id)
-        return None if standing is None else Rest(followed.plan, standing, circumstances)
-
-    async def _replan(self, followed: Followed, now: float, reason: str) -> None:
-        """Plan the rest again and record the plan; if that is impossible, keep the present plan."""
+    async def _replan(self, followed: Followed, now: float, reason: str | None) -> None:
+        """Have the rest planned beside the loop, and keep the present plan until it is. Without a reason it is planned
+        only if the run has left its plan.
+        """
         if not self._is_replanning:
             return
-        circumstances = self._circumstances(followed, now)
+        run_id, cost = followed.plan.run_id, self._cost(followed, now)
+        now_with = self._sizing.circumstances(followed.plan, followed.planned, cost, now, followed.cap)
         try:
-            rest = await self._rest(followed, circumstances)
-            if rest is None or rest.simulator is None:
-                return
-            plan, row = replan(followed.plan, rest, circumstances, reason)
+            standing = await self._plans.standing(run_id)
         except EasemlError as error:
-            await self._run_store.note(followed.plan.run_id, None, "planned", f"not planned again: {error}")
+            await self._not_planned(followed, reason, error)
             return
+        if standing is None:
+            return
+        self._drop_question(followed)  # the newer one knows more
+        question, tenant = (
+            Replanning(followed.plan, standing, now_with, reason),
+            self._dispatcher.runs[run_id].run.tenant,
+        )
+        asked = Asked(reason, now, self._answering.ask(tenant, question.answer, PLANNING_SECONDS))
+        if asked.pending.done():
+            await self._take_plan(followed, asked, now)
+        else:
+            followed.asked = asked
+
+    @staticmethod
+    def _drop_question(followed: Followed) -> None:
+        if followed.asked is not None:
+            followed.asked.pending.cancel()
+            followed.asked = None
+
+    async def _take_plan(self, followed: Followed, asked: Asked, now: float) -> None:
+        """Follow and record the new plan; if there is none, keep the present one."""
+        followed.asked = None
+        try:
+            replanned = asked.pending.result()
+        except EasemlError as error:
+            await self._not_planned(followed, asked.reason, error)
+            replanned = None
+        if replanned is not None:
+            await self._follow_plan(followed, replanned, now)
+        spent = self._clock.now_seconds() - asked.seconds
+        followed.next_check = max(followed.next_check, now + RESTS * spent)
+
+    async def _not_planned(self, followed: Followed, reason: str | None, error: EasemlError) -> None:
+        if reason is not None:
+            await self._run_store.note(followed.plan.run_id, None, "planned", f"not planned again: {error}")
+
+    async def _follow_plan(self, followed: Followed, replanned: Replanned, now: float) -> None:
+        plan, row = replanned.plan, replanned.row
         followed.plan = plan
         followed.planned = plan.stage_of(followed.keys) or plan.stages[0]
         followed.next_check = now + self._check_seconds(plan)
         await self._lease.write(self._plans.keep(plan.run_id, row))
         slots = ", ".join(str(stage.n_slots) for stage in plan.stages)
         limits = "" if row["is_within_limits"] else "; its limits cannot be kept"
-        await self._run_store.note(plan.run_id, None, "planned", f"{reason}: {slots} slots for what is left{limits}")
+        message = f"{replanned.reason}: {slots} slots for what is left{limits}"
+        await self._run_store.note(plan.run_id, None, "planned", message)
         open_run = self._dispatcher.runs.get(plan.run_id)
         if open_run is not None:
             self._tell_costs(open_run, plan)

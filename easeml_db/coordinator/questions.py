@@ -1,12 +1,14 @@
-"""A question to a procedure, and its answer in the form of the tables. It is pure, and runs in its own thread
+"""A question to a procedure, and its answer in the form of the tables. It is pure, and is answered beside the loop
 because it may concern ten thousand trials.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -23,9 +25,10 @@ from easeml_db.decisions.procedures.contract import (
 from easeml_db.decisions.procedures.creation import create_procedure
 from easeml_db.decisions.procedures.proposal import trial_number_of
 from easeml_db.decisions.search_space.specs import RESERVED
-from easeml_db.words.run import Arm, Run
+from easeml_db.words.run import Arm, Run, Search
 
 Row = dict[str, Any]
+PICKLED_AT_ONCE = 500  # objects: it takes a millisecond, during which no other thread runs
 
 
 @dataclass(frozen=True)
@@ -34,29 +37,45 @@ class Answer:
     `is_waiting`: nothing trains until a further arm is opened.
     """
 
-    procedure: Procedure
     rows: Sequence[tuple[int, Sequence[Row]]] = ()
     words: str = ""
     is_end: bool = False
     is_waiting: bool = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "rows": [(arm_id, _packed(of_arm)) for arm_id, of_arm in self.rows]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, rows=[(arm_id, _unpacked(parts)) for arm_id, parts in state["rows"]])
+
 
 @dataclass(frozen=True)
 class Question:
     """The known trials of `arms`, by arm and trial number; trials of `held` arms wait for their arm to open.
-    `procedure` is the one that was asked about `arm_id` before (None: it must be made, which may take long as well).
+    `arm_ids` are all arms of the run in their order. A procedure is made once, and asked again.
     """
 
-    run: Run
+    search: Search
+    max_seconds: float | None
+    arm_ids: Sequence[int]
     arm_id: int
     arms: Sequence[Arm]
     known: Mapping[int, Mapping[int, TrialHistory]]
     held: Set[int] = frozenset()
-    procedure: Procedure | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "known": {arm_id: _packed([*some.values()]) for arm_id, some in self.known.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        known = {
+            arm_id: {trial.trial_number: trial for trial in _unpacked(parts)}
+            for arm_id, parts in state["known"].items()
+        }
+        vars(self).update(state, known=known)
 
     def answer(self) -> Answer:
         """Ask the procedure; raise what it raises."""
-        procedure, history = self.procedure or self._new_procedure(), self.history()
+        procedure, history = self._procedure(), self.history()
         decisions = procedure.ask(history)
         if not decisions and not any(trial.is_training(procedure.max_epochs) for trial in history):
             # Nothing will ever train again: trials that still wait are given up, or the search is over.
@@ -64,12 +83,11 @@ class Question:
             # A trial that has done its epochs lacks only its test, and keeps the search open.
             lacks_test = any(trial.is_open and trial.n_epochs >= procedure.max_epochs for trial in history)
             if not decisions and not lacks_test:
-                return Answer(procedure, is_end=True)
+                return Answer(is_end=True)
         training = [trial.is_held for trial in history if trial.is_training(procedure.max_epochs)]
         rows = groupby(self._rows(decisions, history, procedure), self._arm_of_row(history))
         name = "|".join(arm.name for arm in self.arms)
         return Answer(
-            procedure,
             [(arm_id, list(of_arm)) for arm_id, of_arm in rows],
             in_words(name, procedure.max_epochs, decisions),
             is_waiting=not decisions and any(training) and all(training),
@@ -84,10 +102,10 @@ class Question:
         ]
         return sorted(histories, key=attrgetter("trial_number"))
 
-    def _new_procedure(self) -> Procedure:
-        assert self.run.search is not None
-        name = None if covers_all_arms(self.run) else next(a.name for a in self.run.arms if a.arm_id == self.arm_id)
-        return create_procedure(self.run.search, arm=name, max_seconds=self.run.max_seconds)
+    def _procedure(self) -> Procedure:
+        covers_all = is_run_wide(self.search.procedure)
+        name = None if covers_all else next(arm.name for arm in self.arms if arm.arm_id == self.arm_id)
+        return _procedure(self.search, name, self.max_seconds)
 
     def _arm_of_row(self, history: Sequence[TrialHistory]) -> Callable[[Row], int]:
         """Return a function from a row to the arm of its trial."""
@@ -125,7 +143,21 @@ class Question:
         """Return the position of the arm among the arms that number their own trials, and their count."""
         if procedure.description.is_run_wide:
             return 0, 1
-        return [arm.arm_id for arm in self.run.arms].index(self.arm_id), len(self.run.arms)
+        return list(self.arm_ids).index(self.arm_id), len(self.arm_ids)
+
+
+@lru_cache(maxsize=32)  # to make one may take long as well
+def _procedure(search: Search, arm: str | None, max_seconds: float | None) -> Procedure:
+    return create_procedure(search, arm=arm, max_seconds=max_seconds)
+
+
+def _packed(items: Sequence[Any]) -> list[bytes]:
+    """Return items pickled in parts: between two of them other threads run."""
+    return [pickle.dumps(items[k : k + PICKLED_AT_ONCE]) for k in range(0, len(items), PICKLED_AT_ONCE)]
+
+
+def _unpacked(parts: Sequence[bytes]) -> list[Any]:
+    return [item for part in parts for item in pickle.loads(part)]  # noqa: S301 - pickled here
 
 
 def covers_all_arms(run: Run) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 from easeml_db.coordinator.arm_opening import ArmOpening
 from easeml_db.coordinator.crashes import Crashes
@@ -17,9 +18,14 @@ from easeml_db.coordinator.ports.space import StateSpace
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
 from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.decisions.retry import ROWS_PAUSE, RULES, Cause, Failure, RetryDecision, cause_of, decide
-from easeml_db.errors import EasemlError, OutOfSpace, SlotLost
+from easeml_db.errors import EasemlError, OutOfSpace, ServerBusy, SlotLost
 
 ALL = 0  # the key of the pause of all runs; their numbers begin at 1
+PAUSE_NOTES = {  # of a pause of all runs: the event's kind, and what its message ends with
+    Cause.DISK_FULL: ("disk full", "waiting for room"),
+    Cause.SERVER_BUSY: ("server busy", "waiting; no attempt is counted"),
+}
+NOTE_SECONDS = 60.0  # a table that is filled again and again is noted once a minute
 
 
 class Retries:
@@ -44,6 +50,7 @@ class Retries:
         self._crashes, self._failed_time = crashes, failed_time
         self._max_attempts = max_attempts
         self._pauses: Pauses[int] = Pauses()  # by run, and of ALL
+        self._noted: dict[Cause, float] = {}  # when a pause of all runs was last noted
 
     # What happens
 
@@ -59,7 +66,7 @@ class Retries:
         if cause is Cause.SERVER_CRASHED:
             self._crashes.add(message)
         effects = await self._carry_out(order, error, cause, now_seconds)
-        with contextlib.suppress(OutOfSpace):
+        with contextlib.suppress(OutOfSpace, ServerBusy):
             await self._failed_time.charge()  # at once, because it is recorded nowhere else
         return effects
 
@@ -80,15 +87,16 @@ class Retries:
             await self._runs.note(message.order.unit.run_id, message.order.unit.trial_id, "slot lost", what)
         return await self.failed(UnitFailed(message.order, SlotLost(message.reason)), now_seconds)
 
-    async def count_crashes(self) -> None:
-        """Count crashes of the server as attempts of the trials during whose units they happened."""
-        async for order, n_crashes, error in self._crashes.counted():
-            decision = decide(Failure(Cause.SERVER_CRASHED, n_crashes - 1), self._max_attempts)
-            if decision.end_trial and order.unit.run_id in self._dispatcher.runs:
-                await self._end_trial(order, f"{n_crashes} attempts failed, the last: {error}")
+    async def record_crashes(self) -> None:
+        """End the trials during whose units the server crashed: everybody's sessions ended with it, and would again."""
+        await self._lease.confirm()
+        async for run_id, trial_ids in self._crashes.recorded():
+            for trial_id in trial_ids:
+                self._dispatcher.end_trial(run_id, trial_id)
+                self._procedures.trial_changed(run_id, trial_id)
 
     def recorded(self, run_id: int) -> None:
-        """Begin with short pauses again: the disk has room, and no lock blocks the run."""
+        """Begin with short pauses again: the server has room, and no lock blocks the run."""
         self._pauses.went_well(ALL)
         self._pauses.went_well(run_id)
 
@@ -107,7 +115,7 @@ class Retries:
         self._pauses.forget_unless(lambda key: key == ALL or key in self._dispatcher.runs)
 
     def are_all_paused(self, now_seconds: float) -> bool:
-        """Return whether nothing may start, because a disk is full."""
+        """Return whether nothing may start, because a disk or the lock table is full."""
         return self._pauses.is_paused(ALL, now_seconds)
 
     def next_end(self) -> float:
@@ -119,7 +127,7 @@ class Retries:
     def _decide(self, order: Order, cause: Cause) -> dict[int, RetryDecision]:
         """Return a decision for each trial of an order; they differ only in how many attempts are left."""
         run_id = order.unit.run_id
-        n_pauses = self._pauses.n_in_a_row(ALL if cause is Cause.DISK_FULL else run_id)
+        n_pauses = self._pauses.n_in_a_row(ALL if RULES[cause].pause_all else run_id)
         return {
             one.unit.trial_id: decide(
                 Failure(cause, self._dispatcher.n_attempts(run_id, one.unit.trial_id), n_pauses), self._max_attempts
@@ -143,26 +151,31 @@ class Retries:
         if decision.confirm_lease:
             await self._lease.confirm()
         if decision.pause_all:
-            await self._pause_all(order, error, now_seconds, decision.requeue_after_seconds)
+            await self._pause_all(order, error, cause, now_seconds, decision.requeue_after_seconds)
         elif decision.pause_run:
             self.pause_run(unit.run_id, now_seconds)
         elif cause is Cause.SERVER_CRASHED:
-            await self.count_crashes()
+            await self.record_crashes()
         elif decision.charge_attempt:
             return await self._count_attempts(order, error, decisions)
         return []
 
-    async def _pause_all(self, order: Order, error: EasemlError, now_seconds: float, pause_seconds: float) -> None:
-        """Wait for room on the disk, and free what was pruned or rolled back. Note the first pause in the run's history
-        if there is room for that.
+    async def _pause_all(
+        self, order: Order, error: EasemlError, cause: Cause, now_seconds: float, pause_seconds: float
+    ) -> None:
+        """Wait for room, and on a full disk free what was pruned or rolled back. Note the first pause in the run's
+        history, once a minute, if there is room for that.
         """
         if not self._pauses.begin(ALL, now_seconds, pause_seconds):
             return
-        with contextlib.suppress(OutOfSpace):
-            if self._pauses.n_in_a_row(ALL) == 1:
-                await self._runs.note(order.unit.run_id, order.unit.trial_id, "disk full", f"{error}; waiting for room")
-        with contextlib.suppress(OutOfSpace):
-            await self._space.reclaim()
+        kind, waits = PAUSE_NOTES[cause]
+        with contextlib.suppress(OutOfSpace, ServerBusy):
+            if self._pauses.n_in_a_row(ALL) == 1 and now_seconds >= self._noted.get(cause, -math.inf) + NOTE_SECONDS:
+                self._noted[cause] = now_seconds
+                await self._runs.note(order.unit.run_id, order.unit.trial_id, kind, f"{error}; {waits}")
+        if cause is Cause.DISK_FULL:
+            with contextlib.suppress(OutOfSpace, ServerBusy):
+                await self._space.reclaim()
 
     async def _count_attempts(
         self, order: Order, error: EasemlError, decisions: dict[int, RetryDecision]

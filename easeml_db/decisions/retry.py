@@ -15,6 +15,7 @@ from easeml_db.errors import (
     NotFound,
     OutOfSpace,
     RowsHeld,
+    ServerBusy,
     ServerCrashed,
     SlotLost,
     StaleLease,
@@ -39,6 +40,7 @@ class GrowingPause:
 
 ROWS_PAUSE = GrowingPause(0.1, 5.0)  # of a run whose rows another open transaction holds
 DISK_PAUSE = GrowingPause(1.0, 30.0)  # of all runs, while a disk is full
+BUSY_PAUSE = GrowingPause(0.1, 5.0)  # of all runs, while the server lacks locks or connections
 QUESTION_PAUSE = GrowingPause(0.02, 1.0)  # of a procedure, where the rows of its trials are held
 INSTANCE_PAUSE = GrowingPause(1.0, 60.0)  # of requests for instances, after one that did not come up
 
@@ -47,6 +49,7 @@ class Cause(Enum):
     """Why a unit is not recorded."""
 
     DISK_FULL = "a disk is full"
+    SERVER_BUSY = "the lock table is full, or no connection is left"
     ROWS_HELD = "an open transaction holds rows of the run"
     REFUSED = "the tables are ahead of the coordinator"
     SLOT_LOST = "the slot's session is gone"
@@ -82,20 +85,22 @@ class RetryDecision:
 
 RULES: Mapping[Cause, RetryDecision] = {  # while attempts are left
     Cause.DISK_FULL:       RetryDecision(pause_all=True),
+    Cause.SERVER_BUSY:     RetryDecision(pause_all=True),  # for as long as it lasts: no trial can do anything about it
     Cause.ROWS_HELD:       RetryDecision(pause_run=True),
     Cause.REFUSED:         RetryDecision(charge_attempt=True, confirm_lease=True),
     Cause.SLOT_LOST:       RetryDecision(charge_attempt=True, close_slot=True),
-    Cause.SERVER_CRASHED:  RetryDecision(charge_attempt=True, close_slot=True),
+    Cause.SERVER_CRASHED:  RetryDecision(charge_attempt=True, close_slot=True, end_trial=True),  # once recorded
     Cause.FAILED_IN_BATCH: RetryDecision(charge_attempt=True),  # each runs alone next: only the culprit fails again
     Cause.FAILED_MEASURED: RetryDecision(),
     Cause.FAILED:          RetryDecision(end_trial=True),
     Cause.WRONG_VERSION:   RetryDecision(end_service=True),
 }  # fmt: skip
 
-PAUSES = {Cause.DISK_FULL: DISK_PAUSE, Cause.ROWS_HELD: ROWS_PAUSE}
+PAUSES = {Cause.DISK_FULL: DISK_PAUSE, Cause.SERVER_BUSY: BUSY_PAUSE, Cause.ROWS_HELD: ROWS_PAUSE}
 
 CAUSES: Mapping[type[EasemlError] | tuple[type[EasemlError], ...], Cause] = {
     OutOfSpace: Cause.DISK_FULL,
+    ServerBusy: Cause.SERVER_BUSY,
     RowsHeld: Cause.ROWS_HELD,
     ServerCrashed: Cause.SERVER_CRASHED,
     SlotLost: Cause.SLOT_LOST,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from easeml_db.errors import InvalidArgument, NotAllowed, ServerUnavailable
+from easeml_db.local.lock_rights import MAX_LOCKS
 from easeml_db.local.private_files import open_to_append, write_private
 from easeml_db.local.processes import run_as_server
 
@@ -20,6 +21,7 @@ SETTINGS = {
     "shared_buffers": "'256MB'",
     "max_wal_size": "'4GB'",
     "max_connections": "200",
+    "max_locks_per_transaction": str(MAX_LOCKS),
     "client_connection_check_interval": "'1s'",
     # The cost on solid-state disks. With the default, a query of a tenant reads all its index entries to spare a few
     # pages.
@@ -38,6 +40,9 @@ SETTINGS = {
     "log_parameter_max_length": "0",
     "log_parameter_max_length_on_error": "0",
 }
+
+BEFORE_17 = {"autovacuum_naptime": "'1s'"}
+"""Only autovacuum frees pruned states there, of which units may leave some megabytes every tenth of a second."""
 
 
 def check_path(folder: Path) -> None:
@@ -105,7 +110,8 @@ def configure(
     listen: addresses in PostgreSQL's syntax, empty for none; socket_mode: who may open the socket; more: further
     settings by name, in the file's syntax.
     """
-    lines = {**SETTINGS, **(more or {}), "listen_addresses": quoted(listen), "port": str(port)}
+    by_version = BEFORE_17 if int((cluster / "PG_VERSION").read_text(encoding="utf-8")) < 17 else {}
+    lines = {**SETTINGS, **by_version, **(more or {}), "listen_addresses": quoted(listen), "port": str(port)}
     in_list = str(socket_folder).replace('"', '""')
     lines["unix_socket_directories"] = quoted(f'"{in_list}"')
     lines["unix_socket_permissions"] = socket_mode

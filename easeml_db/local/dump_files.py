@@ -16,10 +16,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db.errors import EasemlError, InvalidArgument, InvalidData
 from easeml_db.local.processes import run_to_end
+from easeml_loaders.passwords import guarded
 
 FIRST_VERSION = "0.1.0"
 """The only release whose dumps do not say what made them."""
 READ_ENCODINGS = ("UTF8", "SQL_ASCII")
+VARIABLES = {"password": "PGPASSWORD", "require_auth": "PGREQUIREAUTH", "channel_binding": "PGCHANNELBINDING"}
+"""Settings of a connection that go to a program by its environment."""
 SECRETS = ("sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 """Of connection strings, for which libpq reads no environment variable."""
 
@@ -29,6 +32,7 @@ class DumpedRole(NamedTuple):
 
     can_log_in: bool
     groups: tuple[str, ...]
+    is_superuser: bool
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,10 @@ def described(path: Path, printed: str) -> Dump:
             roles = json.loads(values.get("roles", "{}"))
             return Dump(
                 path, values["version"], sum(json.loads(values["n_rows"]).values()),
-                {name: DumpedRole(role["login"], tuple(role["groups"])) for name, role in roles.items()},
+                {
+                    name: DumpedRole(role["login"], tuple(role["groups"]), role["superuser"])
+                    for name, role in roles.items()
+                },
             )  # fmt: skip
     return Dump(path, FIRST_VERSION)
 
@@ -100,11 +107,18 @@ def run_program(command: Sequence[str | Path], environment: Mapping[str, str] | 
     done = run_to_end(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     if done.returncode != 0:
         name = Path(command[0]).name
-        raise EasemlError(f"{name} failed", detail=_shown(done.stderr) or f"code {done.returncode}")
+        raise EasemlError(f"{name} failed", detail=shown(done.stderr) or f"code {done.returncode}")
     return done.stdout
 
 
-def _shown(text: str) -> str:
+def complaint_of(command: Sequence[str | Path], environment: Mapping[str, str]) -> str:
+    """Run a program of PostgreSQL; return what it complains of if it fails, else nothing."""
+    done = run_to_end(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+    return (done.stderr or f"code {done.returncode}") if done.returncode != 0 else ""
+
+
+def shown(text: str) -> str:
+    """Return the end of a program's complaint, with what is no UTF-8 replaced."""
     return "\n".join(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()[-12:])
 
 
@@ -114,12 +128,12 @@ def without_password(dsn: str, environment: Mapping[str, str], **changed: str) -
 
     Raises InvalidArgument for another secret, which cannot be handed on so.
     """
-    parts = {**conninfo_to_dict(dsn), **changed}
+    parts = {**conninfo_to_dict(guarded(dsn)), **changed}
     if secret := next((name for name in SECRETS if parts.get(name)), None):
         raise InvalidArgument(
             f"--dsn has {secret}, which all users of this machine could read while pg_dump or pg_restore runs",
             hint="Put it into a service of ~/.pg_service.conf, and give --dsn 'service=NAME ...'.",
         )
-    password = parts.pop("password", None)
-    variables = dict(environment) if password is None else {**environment, "PGPASSWORD": str(password)}
-    return make_conninfo("", **parts), variables
+    # Programs of an older PostgreSQL refuse a demand in the string, and pass over it in the environment.
+    moved = {variable: parts.pop(name) for name, variable in VARIABLES.items() if parts.get(name) is not None}
+    return make_conninfo("", **parts), {**environment, **{name: str(value) for name, value in moved.items()}}

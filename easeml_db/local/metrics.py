@@ -96,7 +96,8 @@ class Numbers(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield them for Prometheus."""
         for name, value in self.counters.items():
-            yield CounterMetricFamily(f"easeml_{name}", f"{name} since this coordinator started", value)
+            family = GaugeMetricFamily if name.startswith("longest") else CounterMetricFamily
+            yield family(f"easeml_{name}", f"{name} since this coordinator started", value)
         yield GaugeMetricFamily("easeml_database_up", "whether easeml.health can be read", bool(self.health))
         for name, value in self.health.items():
             if isinstance(value, bool | int | float) and name not in UNWANTED and name not in self.counters:

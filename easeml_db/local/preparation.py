@@ -6,9 +6,9 @@ from typing import Any
 
 import psycopg
 
+from easeml_db.local.by_owner.updates import Update, update_beside_views
 from easeml_db.local.processes import available_cores
 from easeml_db.postgres.nodes.node_installation import LOCAL_DDL
-from easeml_db.postgres.versions import update_extension
 
 SERVICE_ROLE = "easeml_service"
 # The role searches no schema of a tenant, and a coordinator that hangs in a transaction loses its locks.
@@ -32,13 +32,13 @@ SET_SLOTS = """SELECT easeml.set_slots(%(n)s,
     WHERE k.n_found <> %(n)s"""
 
 
-def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None = None) -> None:
+def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None = None) -> Update:
     """Create the extension, the coordinator's login role and the slots, where they are missing; change the number of
-    slots if it is given and another.
+    slots if it is given and another. Return what an update did to users' views.
     """
     connection.execute(LOCAL_DDL)
     connection.execute("CREATE EXTENSION IF NOT EXISTS easeml CASCADE")
-    update_extension(connection)
+    update = update_beside_views(connection)
     if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [SERVICE_ROLE]).fetchall():
         connection.execute(f"CREATE ROLE {SERVICE_ROLE} LOGIN IN ROLE easeml_coordinator")
     for name, value in SERVICE_SETTINGS.items():
@@ -47,3 +47,4 @@ def prepare_database(connection: psycopg.Connection[Any], *, n_slots: int | None
     if n_slots is not None or not has_slots:
         n_cores = available_cores()
         connection.execute(SET_SLOTS, {"n": n_slots or max(1, n_cores), "n_cores": n_cores})
+    return update

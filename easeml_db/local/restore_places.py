@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -30,8 +30,6 @@ REMARK = """SELECT pg_catalog.shobj_description(d.oid, 'pg_database') AS remark 
 LIKE = """SELECT format('OWNER %%I ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg_catalog.pg_get_userbyid(d.datdba),
         pg_catalog.pg_encoding_to_char(d.encoding), d.datcollate, d.datctype) AS options,
     array_remove(ARRAY[
-        CASE WHEN NOT (d.datacl @> acldefault('d', d.datdba) AND d.datacl <@ acldefault('d', d.datdba))
-            THEN 'rights (GRANT or REVOKE ... ON DATABASE)' END,
         CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s WHERE s.setdatabase = d.oid)
             THEN 'settings (ALTER DATABASE or ROLE ... SET)' END,
         CASE WHEN d.datconnlimit NOT IN (-1, -2) THEN 'a connection limit' END,
@@ -42,6 +40,12 @@ LIKE = """SELECT format('OWNER %%I ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg
             THEN 'a locale provider or locale' END
     ], NULL) AS own
     FROM pg_catalog.pg_database d, pg_catalog.pg_database t WHERE d.datname = %s AND t.datname = 'template0'"""
+# Who may connect and make temporary tables there, in the order of the grants: a private server lets not everybody.
+RIGHTS = """SELECT format('GRANT %%s ON DATABASE %%I TO %%s%%s', a.privilege_type, %(to)s::text,
+        CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END,
+        CASE WHEN a.is_grantable AND a.grantee <> d.datdba THEN ' WITH GRANT OPTION' ELSE '' END) AS statement
+    FROM pg_catalog.pg_database d, pg_catalog.aclexplode(d.datacl) WITH ORDINALITY
+        a(grantor, grantee, privilege_type, is_grantable, place) WHERE d.datname = %(name)s ORDER BY a.place"""
 # An interrupted DROP DATABASE leaves a database to which nobody can connect, and which can only be dropped again.
 HALF_DROPPED = "SELECT FROM pg_catalog.pg_database d WHERE d.datname = %s AND d.datconnlimit = -2"
 SESSIONS = """SELECT count(*) AS n FROM pg_catalog.pg_stat_activity
@@ -107,6 +111,7 @@ def make_beside(connection: Connection, name: str, options: str | None) -> str:
     if options is None:  # a restore may have been killed when it had dropped the database that this one was made like
         options = options_of(connection, beside)
     check_unused(connection, beside, "A restore that was killed is still at work there: wait until it is done.")
+    rights = _rights(connection, name, beside) or _rights(connection, beside, beside)
     drop(connection, beside)
     statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(
         sql.Identifier(beside), sql.SQL(options or "")
@@ -114,10 +119,19 @@ def make_beside(connection: Connection, name: str, options: str | None) -> str:
     try:
         connection.execute(statement)
         connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(beside), mark))
+        for right in rights:
+            connection.execute(right)
     except BaseException:
         drop(connection, beside, force=True)
         raise
     return beside
+
+
+def _rights(connection: Connection, name: str, to: str) -> list[bytes]:
+    """Return the statements that give a new database the rights of another; none if those are PostgreSQL's own."""
+    granted = [row["statement"].encode() for row in connection.execute(RIGHTS, {"name": name, "to": to}).fetchall()]
+    revoked = sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(sql.Identifier(to))
+    return [revoked.as_string(connection).encode(), *granted] if granted else []
 
 
 def remark_of(connection: Connection, name: str) -> str | None:
@@ -130,6 +144,15 @@ def put_in_place(connection: Connection, beside: str, name: str, remark: str | N
     """Give a database the name and comment of another, which is dropped by now."""
     connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(beside), remark))
     connection.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(beside), sql.Identifier(name)))
+
+
+def let_in(connection: Connection, name: str, roles: Sequence[str]) -> None:
+    """Let roles that a restore has made connect, as they could where the dump comes from."""
+    may_connect = "SELECT pg_catalog.has_database_privilege(%s::text, %s::text, 'CONNECT') AS may_connect"
+    for role in roles:
+        if not connection.execute(may_connect, [role, name]).fetchall()[0]["may_connect"]:
+            granted = sql.SQL("GRANT CONNECT ON DATABASE {} TO {}")
+            connection.execute(granted.format(sql.Identifier(name), sql.Identifier(role)))
 
 
 def check_unused(connection: Connection, name: str, hint: str) -> None:

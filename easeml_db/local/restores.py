@@ -1,13 +1,12 @@
 """A backup becomes a database: made beside the one that it replaces, checked, and put in its place at the end.
 
-So an interrupted restore leaves nothing; one that is killed leaves a database of another name and roles without rights,
-which the next one drops or completes.
+So an interrupted restore leaves nothing; one that is killed leaves a database of another name and roles that cannot log
+in, which the next one drops or completes.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,23 +18,29 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from easeml_db import __version__
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, VersionMismatch
+from easeml_db.local.by_owner.loading import LeftOut, load_by_owner
+from easeml_db.local.by_owner.updates import update_beside_views
 from easeml_db.local.database_contents import contents_of
-from easeml_db.local.dump_files import Dump, read_dump, run_program, without_password
+from easeml_db.local.dump_files import Dump, read_dump, without_password
 from easeml_db.local.restore_places import (
     check_unused,
     drop,
     is_half_dropped,
+    let_in,
     make_beside,
     only_restore,
     options_of,
     put_in_place,
     remark_of,
 )
-from easeml_db.local.restored_roles import complete_roles, drop_unfinished_roles, make_roles
+from easeml_db.local.restored_roles import check_roles, complete_roles, drop_unfinished_roles, make_roles
 from easeml_db.postgres.connection import connect_now, server_error
-from easeml_db.postgres.versions import check_available, is_older, update_extension
+from easeml_db.postgres.versions import check_available, is_older
 
 Connection = psycopg.Connection[dict[str, Any]]
+TABLES = """SELECT n.nspname, c.relname FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'm')"""
+MOST_SHOWN = 20
 CREATE_FORMER = sql.SQL("CREATE EXTENSION easeml VERSION {} CASCADE")
 
 
@@ -48,6 +53,7 @@ class Restored(NamedTuple):
     new_roles: tuple[str, ...]
     other_groups: tuple[tuple[str, str], ...]
     """Memberships of new roles that the dump names and nobody granted: role and group."""
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def restore(
@@ -77,6 +83,7 @@ def check(dsn: str, programs: Path, path: Path) -> tuple[Dump, str]:
     if not name:
         raise InvalidArgument("--dsn names no database", hint="Add the one to restore into: dbname=NAME.")
     with _session(dsn) as session, only_restore(session):
+        check_roles(session, dump.roles)
         if options_of(session, name) is not None:
             _check_empty(session, dsn, name)
     return dump, name
@@ -105,49 +112,52 @@ def _restore(
     remark = remark_of(connection, name)
     beside = make_beside(connection, name, options)
     try:
-        new_roles = make_roles(connection, dump.roles)
-        check = _fill(make_conninfo(dsn, dbname=beside), programs, dump, n_jobs, allow_missing)
+        new_roles, other_groups = make_roles(connection, dump.roles)
+        check, left_out = _fill(make_conninfo(dsn, dbname=beside), programs, dump, n_jobs, allow_missing)
         if options is not None:
             _check_empty(connection, dsn, name)
             drop(connection, name, force=ends_sessions)
         with connection.transaction():
-            other_groups = complete_roles(connection, dump.roles, new_roles)
+            complete_roles(connection, dump.roles, new_roles)
             put_in_place(connection, beside, name, remark)
+            let_in(connection, name, new_roles)
     except BaseException:
         drop(connection, beside, force=True)
         drop_unfinished_roles(connection, dump.roles)
         raise
-    return Restored(name, dump, check, new_roles, other_groups)
+    return Restored(name, dump, check, new_roles, other_groups, left_out)
 
 
-def _fill(dsn: str, programs: Path, dump: Dump, n_jobs: int, allow_missing: bool) -> str:
-    """Load the rows, update an older extension, and check that everything is there; return what was found."""
-    command: list[str | Path] = [programs / "pg_restore", "--exit-on-error"]
+def _fill(dsn: str, programs: Path, dump: Dump, n_jobs: int, allow_missing: bool) -> tuple[str, tuple[LeftOut, ...]]:
+    """Load the rows, update an older extension, and check that everything is there; return what was found, and what
+    owners could not restore.
+    """
     is_former = is_older(dump.version, __version__)
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", errors="surrogateescape", prefix="easeml-restore-"
-    ) as listed:
-        if is_former:
-            # It checks foreign keys row by row, so its tables come in order; its extension and schema are there before.
-            with connect_now(dsn) as connection:
-                connection.execute(CREATE_FORMER.format(sql.Literal(dump.version)))
-            entries = run_program([programs / "pg_restore", "--list", dump.path]).split("\n")
-            listed.write("\n".join(entry for entry in entries if " SCHEMA - easeml " not in entry))
-            listed.flush()
-            command += [f"--use-list={listed.name}"]
-        else:
-            command += [f"--jobs={n_jobs}"]
-        target, environment = without_password(dsn, os.environ)
-        try:
-            run_program([*command, f"--dbname={target}", dump.path], environment)
-        except EasemlError as error:
-            hint = "Nothing was changed. Mend what it names, and restore again."
-            raise EasemlError(f"{dump.path} could not be restored", detail=error.detail, hint=hint) from error
+    if is_former:
+        # It checks foreign keys row by row, so its tables come in order; its extension and schema are there before.
+        with connect_now(dsn) as connection:
+            connection.execute(CREATE_FORMER.format(sql.Literal(dump.version)))
+    left_out = load_by_owner(
+        dsn, programs, dump.path, n_jobs=1 if is_former else n_jobs, leaves="easeml" if is_former else ""
+    )
     with connect_now(dsn) as connection:
-        update_extension(connection)
+        left_out += update_beside_views(connection).left_out
         (row,) = connection.execute("SELECT easeml.finish_restore(%s) AS said", [allow_missing]).fetchall()
-        connection.execute("ANALYZE")
-    return str(row["said"])
+        _analyze(connection)
+    if left_out and not allow_missing:
+        raise EasemlError(
+            f"{dump.path}: {len(left_out)} object(s) could not be restored with the rights of their owners",
+            detail="\n".join(map(str, left_out[:MOST_SHOWN])),
+            hint="Nothing was changed. Restore without them: --allow-missing.",
+        )
+    return str(row["said"]), tuple(left_out)
+
+
+def _analyze(connection: Connection) -> None:
+    """Give the planner its statistics. An owner's index expression that fails must not fail the restore."""
+    for row in connection.execute(TABLES).fetchall():
+        with contextlib.suppress(psycopg.Error):
+            connection.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(*row.values())))
 
 
 def _check_empty(connection: Connection, dsn: str, name: str) -> None:

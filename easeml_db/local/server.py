@@ -24,6 +24,7 @@ import psycopg
 from easeml_db import __version__
 from easeml_db.errors import InvalidArgument, NotFound, NotReady, ServerUnavailable, VersionMismatch
 from easeml_db.local.binaries import find_binaries
+from easeml_db.local.by_owner.updates import Update
 from easeml_db.local.cluster import (
     SUPERUSER,
     check_path,
@@ -36,6 +37,7 @@ from easeml_db.local.cluster import (
 from easeml_db.local.coordinator_process import end_coordinator, find_coordinator, launch_coordinator
 from easeml_db.local.facts_file import read_facts, remember
 from easeml_db.local.folder_contents import check_entries, remove_entries
+from easeml_db.local.lock_rights import close_private
 from easeml_db.local.log_files import last_lines
 from easeml_db.local.preparation import SERVICE_ROLE, prepare_database
 from easeml_db.local.private_files import check_folder, make_private_folder, own_target
@@ -110,6 +112,10 @@ class Embedded:
         """Return the connection string over the socket."""
         return psycopg.conninfo.make_conninfo(host=str(self.socket_folder), port=self.port, dbname=database, user=user)
 
+    def tcp_dsn(self, database: str = DATABASE) -> str:
+        """Return the connection string over the loopback address, where the server asks every role for its password."""
+        return psycopg.conninfo.make_conninfo(host="127.0.0.1", port=self.port, dbname=database)
+
     # Server
 
     def environment(self) -> dict[str, str]:
@@ -157,16 +163,18 @@ class Embedded:
         shutil.rmtree(self.socket_folder, ignore_errors=True)
         remove_entries(self.folder)
 
-    def prepare(self, *, n_slots: int | None = None) -> None:
-        """Create database, extension, service role and slots where they are missing."""
+    def prepare(self, *, n_slots: int | None = None) -> Update:
+        """Create database, extension, service role and slots where they are missing; return what an update did."""
         extension_files.install(Path(self.facts["binaries"]))
         with connect_now(self.dsn(database="postgres")) as connection:
             if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchall():
                 connection.execute(f"CREATE DATABASE {DATABASE}")
         self.check_build()
         with connect_now(self.dsn()) as connection:
-            prepare_database(connection, n_slots=n_slots)
+            update = prepare_database(connection, n_slots=n_slots)
+            close_private(connection)
         self.remember_build()
+        return update
 
     # Coordinator
 

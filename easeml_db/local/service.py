@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -15,15 +17,17 @@ from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.messages import Message, StopRequested
 from easeml_db.coordinator.settings import Settings
-from easeml_db.errors import OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly
+from easeml_db.errors import OutOfSpace, RowsHeld, ServerBusy, ServerUnavailable, SlotLost, StandbyOnly
 from easeml_db.local.journal import Journal
 from easeml_db.local.metrics import metrics_on
+from easeml_db.postgres import background
 from easeml_db.postgres.ports import postgres_ports
 from easeml_db.postgres.slots.executor import UNIT_LEASE_SECONDS
 
 RETRY_SECONDS = 1.0
 TELL_AGAIN_SECONDS = 60.0
 STOP_SECONDS = 5.0
+TICK_SECONDS = 0.02
 
 
 class QueueInbox:
@@ -71,8 +75,24 @@ async def serve(
     """Coordinate until SIGTERM or SIGINT; survive restarts of the server. Raises VersionMismatch at a wrong schema, and
     InvalidArgument where the port for metrics is in use."""
     counters = Counters()
-    async with metrics_on(metrics_port, dsn, counters):
-        await _serve(dsn, journal, counters, settings, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds)
+    # Decisions import it when they first need it, which would take the loop a fifth of a second.
+    threading.Thread(target=importlib.import_module, args=["scipy.optimize"], daemon=True).start()
+    timing = background.begin(_time_turns(counters))
+    try:
+        async with metrics_on(metrics_port, dsn, counters):
+            await _serve(dsn, journal, counters, settings, until_idle=until_idle, unit_lease_seconds=unit_lease_seconds)
+    finally:
+        timing.cancel()
+
+
+async def _time_turns(counters: Counters) -> None:
+    """Measure what comes between the end of a short sleep and its notice: a machine that is busy with other work makes
+    it late, too, so only processor time of this thread counts.
+    """
+    while True:
+        began, used = time.monotonic(), time.thread_time()
+        await asyncio.sleep(TICK_SECONDS)
+        counters.turn(min(time.monotonic() - began - TICK_SECONDS, time.thread_time() - used))
 
 
 async def _serve(
@@ -112,7 +132,7 @@ async def _serve(
             await _until_stopped(serving, stopping)
             return
         # RowsHeld: an update of the extension, say, locks whole tables for longer than a statement of ours waits.
-        except (OutOfSpace, RowsHeld, ServerUnavailable, SlotLost, StandbyOnly) as error:
+        except (OutOfSpace, RowsHeld, ServerBusy, ServerUnavailable, SlotLost, StandbyOnly) as error:
             if str(error) != last_message or time.monotonic() - last_seconds >= TELL_AGAIN_SECONDS:
                 last_message, last_seconds = str(error), time.monotonic()
                 journal.say(f"{error}; trying again")

@@ -14,22 +14,33 @@ from easeml_db.errors import (
     NotReady,
     OutOfSpace,
     RowsHeld,
+    ServerBusy,
     ServerUnavailable,
     SlotLost,
     TrialFailed,
     from_sqlstate,
 )
+from easeml_loaders.passwords import guarded
 
 Kind = TypeVar("Kind", bound=psycopg.AsyncConnection[dict[str, Any]])
 SAFE_PATH: LiteralString = "pg_catalog, pg_temp"  # a tenant may make objects anywhere else, by names that are ours
 PATH_SETTING = {"search_path": SAFE_PATH.replace(" ", "")}
 # What the service does has limits of its own: a timeout of the database is meant for its users.
 SERVICE_SETTINGS = {"statement_timeout": "0"}
+UNMET_DEMANDS = ("authentication method requirement", "channel binding")  # in libpq's messages
+DEMANDS = (
+    "It is to prove by SCRAM that it knows it. If it is the right server and cannot, say so in {}:"
+    " require_auth=md5 (or password, none), channel_binding=disable."
+)
 PREFIX = re.compile(r"^((plpy\.(SPI)?Error|spiexceptions\.\w+): )+")  # what PL/Python puts before a message
 MISSING = ("3F000", "42P01", "42883")  # a schema, a relation or a function that is not there
 MISSING_SCHEMA = re.compile(r"\beaseml\b")
-# A cancel, a shutdown, a crash of a neighbour, a lost connection, a deadlock, lack of memory or connections: the unit
-# itself is blameless and may run again.
+# What all sessions share has run out: room in the lock table (53200), connections; or the server is starting.
+BUSY = ("53000", "53200", "53300", "57P03")
+# Memory of the session's own process (53200, too), which its slot limits: an attempt of the trial.
+OWN_MEMORY, ALLOCATORS = re.compile(r"^out of memory\b"), ("aset.c", "generation.c", "mcxt.c", "slab.c")
+# A cancel, a shutdown, a crash of a neighbour, a lost connection, a deadlock, lack of memory or of room for temporary
+# files: the unit may run again.
 LOST = re.compile(r"^(57014|57P0[1-5]|08...|40...|53...|25P03|58...)$")
 REPLACED = re.compile(
     r"^(cache lookup failed for|could not open relation with OID)|\beaseml_segment\b.* does not exist"
@@ -46,7 +57,7 @@ async def connect_as(kind: type[Kind], dsn: str, application_name: str, settings
     options = " ".join(f"-c {name}={value}" for name, value in {**SERVICE_SETTINGS, **settings, **PATH_SETTING}.items())
     try:
         return await kind.connect(
-            dsn, autocommit=True, application_name=application_name, options=options,
+            guarded(dsn), autocommit=True, application_name=application_name, options=options,
             row_factory=psycopg.rows.dict_row,
         )  # fmt: skip
     except psycopg.OperationalError as error:
@@ -64,7 +75,7 @@ def connect_now(
     """
     try:
         connection = psycopg.Connection.connect(
-            dsn, autocommit=True, application_name=application_name, row_factory=psycopg.rows.dict_row
+            guarded(dsn), autocommit=True, application_name=application_name, row_factory=psycopg.rows.dict_row
         )
         if search_path is not None:
             connection.execute(f"SET search_path = {search_path}")
@@ -86,6 +97,8 @@ def not_a_connection_string(error: psycopg.Error) -> InvalidArgument:
 def unavailable(error: psycopg.Error) -> ServerUnavailable:
     """Return the error that the server cannot be reached, with the driver's message."""
     text = " ".join(str(error).split())
+    if any(words in text for words in UNMET_DEMANDS):
+        return ServerUnavailable(f"the server was not given the password: {text}", hint=DEMANDS.format("--dsn"))
     return ServerUnavailable(
         f"the server cannot be reached: {text}", hint="Start a private one with easeml up, or check --dsn / EASEML_DSN."
     )
@@ -99,6 +112,20 @@ def primary(error: psycopg.Error) -> str:
 def out_of_space(error: psycopg.Error) -> OutOfSpace:
     """Return the error that a disk of the server is full, with the server's message."""
     return OutOfSpace(f"the server's disk is full: {primary(error)}", hint="Make room; work goes on by itself.")
+
+
+def is_busy(error: psycopg.Error) -> bool:
+    """Return whether the server lacks what all sessions share, for which the statement is not to blame."""
+    is_own = OWN_MEMORY.search(primary(error)) or error.diag.source_file in ALLOCATORS
+    return error.sqlstate in BUSY and not (error.sqlstate == "53200" and is_own)
+
+
+def server_busy(error: psycopg.Error) -> ServerBusy:
+    """Return the error that the server lacks what all sessions share."""
+    return ServerBusy(
+        f"the server is short of locks or connections: {primary(error)}",
+        hint="Nothing was written; work goes on by itself. easeml doctor says who fills the lock table.",
+    )
 
 
 def rows_held(error: psycopg.Error) -> RowsHeld:
@@ -126,9 +153,11 @@ def is_replaced(error: psycopg.Error) -> bool:
 
 
 def unit_error(error: psycopg.Error) -> EasemlError:
-    """Return the error that says whose fault a failed unit was: OutOfSpace or RowsHeld (run it again later), SlotLost
-    (run it again now), an error of class ML, or the trial's own.
+    """Return the error that says whose fault a failed unit was: OutOfSpace, ServerBusy or RowsHeld (run it again
+    later), SlotLost (run it again now), an error of class ML, or the trial's own.
     """
+    if is_busy(error):
+        return server_busy(error)
     if error.sqlstate == "53100":
         return out_of_space(error)
     if error.sqlstate == "55P03":

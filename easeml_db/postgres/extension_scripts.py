@@ -28,6 +28,10 @@ BLOCK = re.compile(r"^-- for each\n((?:--  [^\n]+\n)+)(.*?)^-- end for each\n", 
 # It checks that the schema is empty, which holds only for a fresh installation.
 ONLY_FRESH = "security/install.sql"
 ONLY_UPDATES = "security/update.sql"
+DEPENDENTS = "security/dependents.sql"
+DROPS = re.compile(r"^DROP (?:VIEW|FUNCTION) IF EXISTS (.*?);$", re.MULTILINE | re.DOTALL)
+BETWEEN = re.compile(r",\s+(?![^(]*\))")
+"""A comma between two functions, not between two arguments of one."""
 TABLES = "-- (tables)\n"
 """Where in the file of an update the sources of tables run."""
 
@@ -65,13 +69,21 @@ def upgrades(folder: Path) -> list[str]:
     return sorted(path.stem for path in (folder / "upgrades").glob("[0-9]*--*.sql"))
 
 
+def dependents(folder: Path, name: str) -> str:
+    """Return the query for objects of others that are in the way of the update OLD--NEW."""
+    script = (folder / "upgrades" / f"{name}.sql").read_text(encoding="utf-8")
+    dropped = [" ".join(each.split()) for drop in DROPS.findall(script) for each in BETWEEN.split(drop)]
+    names = ", ".join(f"'{each}'" for each in dropped)
+    return (folder / DEPENDENTS).read_text(encoding="utf-8").replace("{dropped}", f"ARRAY[{names}]::text[]")
+
+
 def update_script(folder: Path, name: str) -> str:
     """Return the text of easeml--OLD--NEW.sql: what runs once, and every source again."""
     before, after = (folder / "upgrades" / f"{name}.sql").read_text(encoding="utf-8").split(TABLES)
     again = {name: text for name, text in sources(folder).items() if name != ONLY_FRESH}
     n_first = 1 + max(place for place, name in enumerate(again) if name.endswith("tables.sql"))
     parts = [f"-- {name}\n{text}" for name, text in again.items()]
-    begin = (folder / ONLY_UPDATES).read_text(encoding="utf-8")
+    begin = (folder / ONLY_UPDATES).read_text(encoding="utf-8").replace("{dependents}", dependents(folder, name))
     head = r'\echo Use "ALTER EXTENSION easeml UPDATE" to load this file. \quit'
     return "\n".join([head, begin, before, *parts[:n_first], after, *parts[n_first:]])
 

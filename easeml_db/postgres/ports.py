@@ -10,7 +10,9 @@ from easeml_db.coordinator.ports import Ports
 from easeml_db.coordinator.ports.clock import Clock
 from easeml_db.coordinator.ports.inbox import Inbox
 from easeml_db.coordinator.ports.messages import Message
+from easeml_db.postgres.answering.pool import AnsweringProcesses
 from easeml_db.postgres.chores.forecasts import Forecasts
+from easeml_db.postgres.chores.lock_holders import LockHolders
 from easeml_db.postgres.chores.refreshes import Refreshes
 from easeml_db.postgres.chores.replan_after_growth import GrownTables
 from easeml_db.postgres.chores.vacuum import PostgresStateSpace
@@ -53,8 +55,8 @@ async def postgres_ports(
     """Open the ports of one coordinator, and close them at the end, which gives the lease away."""
     session, changes = StoreSession(dsn), Changes(dsn, inbox.put)
     lease, space = PostgresLease(session, changes, on_standby, counted), PostgresStateSpace(session)
-    forecasts, refreshes, grown = Forecasts(session), Refreshes(session), GrownTables(session)
-    tasks, searches = PostgresTasks(session), PostgresSearches(session)
+    chores = (LockHolders(session), Forecasts(session), Refreshes(session), GrownTables(session))
+    tasks, answering = PostgresTasks(session), AnsweringProcesses()
     in_use, kept, requests = StatesInUse(), KeptSessions(), Requests(session)
     on_nodes = [NodeWorker(requests, asked) for asked in (packings(kept), node_jobs(in_use))]
     async with AsyncExitStack() as stack:
@@ -63,17 +65,15 @@ async def postgres_ports(
             stack.push_async_callback(part.close)
         stack.push_async_callback(space.close)
         stack.push_async_callback(tasks.close)
-        stack.callback(searches.close)
-        stack.push_async_callback(forecasts.close)
-        stack.push_async_callback(refreshes.close)
-        stack.push_async_callback(grown.close)
+        stack.callback(answering.close)
+        for chore in chores:
+            stack.push_async_callback(chore.close)
         stack.push_async_callback(kept.close)
         stack.push_async_callback(requests.close)
         for worker in on_nodes:
             stack.push_async_callback(worker.close)
-        forecasts.begin()
-        refreshes.begin()
-        grown.begin()
+        for chore in chores:
+            chore.begin()
         for worker in on_nodes:
             worker.begin()
         yield Ports(
@@ -81,7 +81,8 @@ async def postgres_ports(
             slots=PostgresSlots(session),
             runs=PostgresRuns(session),
             tenancy=PostgresTenancy(session),
-            searches=searches,
+            searches=PostgresSearches(session),
+            answering=answering,
             allocations=PostgresAllocations(session),
             plans=PostgresPlans(session),
             instances=PostgresInstances(session),

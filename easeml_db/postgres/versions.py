@@ -13,6 +13,9 @@ from easeml_db.errors import VersionMismatch
 EXTENSION = "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml'"
 INSTALLED = "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = %s"
 
+FIRST_WITH_MAINTAIN = 170_000
+"""Before, only owners may vacuum, and an owner may attach code to a table that superusers read: autovacuum does it."""
+
 AVAILABLE = """SELECT v.version, e.default_version FROM pg_catalog.pg_available_extension_versions v
     JOIN pg_catalog.pg_available_extensions e USING (name) WHERE v.name = 'easeml'"""
 

@@ -9,6 +9,7 @@ from easeml_db.simulated.life import Life
 from easeml_db.simulated.plan_stores import SimulatedInstances, SimulatedPlans, SimulatedProvisioner
 from easeml_db.simulated.stores import (
     SimulatedAllocations,
+    SimulatedAnswering,
     SimulatedLease,
     SimulatedPort,
     SimulatedRuns,
@@ -52,6 +53,7 @@ class SimulatedProcess(Life):
             runs=SimulatedRuns(self),
             tenancy=SimulatedTenancy(self),
             searches=SimulatedSearches(self),
+            answering=SimulatedAnswering(self),
             allocations=SimulatedAllocations(self),
             plans=SimulatedPlans(self),
             instances=SimulatedInstances(self),

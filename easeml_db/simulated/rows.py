@@ -5,7 +5,7 @@ Each subject's rules are a module of their own: run_table.py, arm_table.py, sear
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -56,7 +56,7 @@ class Rows:
         self.ending: set[int] = set()  # runs whose search is over, and of which only a test is left
         self.unreadable: set[int] = set()
         self.charged: dict[str, float] = {}  # slot seconds of units that failed or were cancelled, by tenant
-        self.n_crashes: Counter[int] = Counter()  # by trial, since a unit of it was recorded
+        self.crashed: set[tuple[int, int, str | None]] = set()  # run, its resumes, architecture that crashed the server
         self.tenancy = Tenancy()
         self.past_arms: list[PastArm] = []
         self.openings: list[Opening] = []

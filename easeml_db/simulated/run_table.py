@@ -86,11 +86,24 @@ class RunTable:
         run = self._rows.run(run_id)
         return run.in_its_ending(allocation_of_ending(run.allocation)) if run_id in self._rows.ending else run
 
-    def crashed(self, run_id: int, trial_id: int, reason: str) -> int:
-        """Note a crash; return how many there were since something was recorded of the trial."""
+    def crashed(self, run_id: int, lease_number: int, trial_id: int, reason: str) -> list[int]:
+        """Note a crash; end the open trials of that architecture, and return them."""
         self.note(run_id, "crashed", reason)
-        self._rows.n_crashes[trial_id] += 1
-        return self._rows.n_crashes[trial_id]
+        if not self._rows.may_write(run_id, lease_number):
+            return []
+        run = self._rows.run(run_id)
+        name = run.architectures.get(trial_id)
+        ended = [
+            trial.trial_id
+            for trial in run.trials
+            if trial.status in STOPPABLE_TRIAL and run.architectures.get(trial.trial_id) == name
+        ]
+        for number in ended:
+            is_paused = self._rows.trials[number].status == "paused"
+            self._rows.move_trial(number, "stopped" if is_paused else "failed")
+            self._rows.notes.append(("failed", reason))
+        self._rows.crashed.add((run_id, run.n_resumes, name))
+        return ended
 
     def fail(self, run_id: int, lease_number: int, reason: str) -> bool:
         """Fail a run and cancel what is left of its trials; return whether it is over."""

@@ -92,12 +92,13 @@ class SearchTable:
         n_steps = 2 * inherited * first.n_partitions
         if parent is not None and (parent.status != "paused" or parent.n_steps_done != n_steps):
             raise StaleLease(f"trial {parent.trial_number} went on meanwhile")
+        has_crashed = (run_id, run.n_resumes, decision["architecture"]) in self._rows.crashed
         trial = replace(
             first,
             trial_id=100_000 * run_id + decision["trial_number"],
             trial_number=decision["trial_number"],
             n_steps_done=n_steps,
-            status="waiting",
+            status="failed" if has_crashed else "waiting",
             met=frozenset(),
             pilot_train_seconds=None,
             pilot_evaluate_seconds=None,

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from easeml_db.coordinator.ports.searches import Answered
+from easeml_db.coordinator.ports.answering import Answered
 from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.decisions.tenancy.opening import Belief, Opening
@@ -121,10 +121,10 @@ class SimulatedRuns(SimulatedPort):
         self._life.call()
         self._tables.runs.fail_trial(run_id, self._life.lease_number, trial_id, reason)
 
-    async def crashed(self, run_id: int, trial_id: int, reason: str) -> int:
-        """Add a crash to the run's history; return how many there were since something was recorded of the trial."""
+    async def crashed(self, run_id: int, trial_id: int, reason: str) -> list[int]:
+        """Add a crash to the run's history; end the open trials of that architecture in this run, and return them."""
         self._life.call()
-        return self._tables.runs.crashed(run_id, trial_id, reason)
+        return self._tables.runs.crashed(run_id, self._life.lease_number, trial_id, reason)
 
     async def fail(self, run_id: int, reason: str) -> bool:
         """End a run that cannot be served, with the reason, and cancel what is left of its trials."""
@@ -212,20 +212,24 @@ class SimulatedSearches(SimulatedPort):
         self._life.call()
         return self._tables.searches.trial_history(run, arm_id, trial_ids)
 
-    def ask(self, question: Callable[[], Answered]) -> Future[Answered]:
-        """Answer a question, which takes no simulated time."""
-        pending: Future[Answered] = Future()
-        try:
-            pending.set_result(question())
-        except Exception as error:  # noqa: BLE001 - as a thread does
-            pending.set_exception(error)
-        return pending
-
     async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none; no bytes are pruned."""
         self._life.call()
         self._tables.searches.apply_decisions(run, arm_id, decisions, self._life.lease_number)
         return 0
+
+
+class SimulatedAnswering(SimulatedPort):
+    """Answering in memory, at once: it takes no simulated time, so a replay decides the same."""
+
+    def ask(self, tenant: str, question: Callable[[], Answered], seconds: float) -> Future[Answered]:
+        """Answer a question, which takes no simulated time."""
+        pending: Future[Answered] = Future()
+        try:
+            pending.set_result(question())
+        except Exception as error:  # noqa: BLE001 - as a process does
+            pending.set_exception(error)
+        return pending
 
 
 class SimulatedAllocations(SimulatedPort):

@@ -67,7 +67,6 @@ class UnitTable:
         if key in self._keys:
             raise BrokenRule(f"unit {key} is recorded already")
         self._keys.add(key)
-        self._rows.n_crashes.pop(unit.trial_id, None)
         self._rows.log(row)
 
     def record_pilot(self, order: Order, train_seconds: float, evaluate_seconds: float) -> None:

@@ -24,7 +24,16 @@ import numpy as np
 
 from easeml_loaders.csv_types import ALIASES, EPOCH, FIELD_TYPES, GUESSES, NULL_WORDS, FieldType
 from easeml_loaders.files import MOST_LINE_BYTES, lines_of, opened
-from easeml_loaders.source import CHUNK_BYTES, Chunk, Column, Progress, Source, Values, check_column_names
+from easeml_loaders.source import (
+    CHUNK_BYTES,
+    Chunk,
+    Column,
+    Progress,
+    Source,
+    Values,
+    check_column_count,
+    check_column_names,
+)
 from easeml_plpy.server.errors import InvalidArgument, InvalidData
 
 CHUNK_ROWS = 8192
@@ -102,7 +111,11 @@ def read_header(file: CsvFile) -> list[str]:
 def _is_spaced(file: CsvFile) -> bool:
     """Return whether all names after the first begin with a space, or all fields after the first of the first rows."""
     with opened(file.path) as stream:
-        sampled = [row[1:] for _, row in islice(_records(file, stream), SAMPLED_ROWS)]
+        records = _records(file, stream)
+        first = [row for _, row in islice(records, 1)]
+        for row in first:
+            check_column_count(len(row), f"{file.path}, the header")
+        sampled = [row[1:] for row in (*first, *(row for _, row in islice(records, SAMPLED_ROWS - 1)))]
     header, rows = sampled[:1], sampled[1:]
     return file.delimiter != " " and any(
         bool(part) and all(row and all(field.startswith(" ") for field in row) for row in part)

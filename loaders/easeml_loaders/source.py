@@ -14,6 +14,7 @@ from easeml_plpy.server.errors import InvalidData
 
 CHUNK_BYTES = 4 * 1024 * 1024  # what one chunk of a source should hold: large enough to be fast, small in memory
 MAX_NAME_BYTES = 63  # PostgreSQL cuts longer names off in silence
+MOST_COLUMNS = 1600  # of a table of PostgreSQL
 MAX_ARRAY_RANK = 6  # PostgreSQL's limit on dimensions
 
 Progress: TypeAlias = Callable[[int, int | None], None]
@@ -68,10 +69,20 @@ class Source:
     notes: tuple[str, ...] = ()  # values that were not read as written
 
 
+def check_column_count(n_columns: int, where: str) -> None:
+    """Refuse more columns than a table can have, before any row is looked at."""
+    if n_columns > MOST_COLUMNS:
+        raise InvalidData(
+            f"{where}: expected at most {MOST_COLUMNS} columns, got {n_columns}",
+            hint="A table of PostgreSQL has no more. Numbers that belong together can be one array: easeml load npy.",
+        )
+
+
 def check_column_names(names: Sequence[str], where: str) -> None:
     """Refuse names that PostgreSQL cannot store unchanged; `where` (file, line) opens the message."""
     if not names:
         raise InvalidData(f"{where}: no columns")
+    check_column_count(len(names), where)
     for position, name in enumerate(names, 1):
         if not name:
             raise InvalidData(f"{where}: column {position} has no name")

@@ -17,6 +17,7 @@ from psycopg import sql
 
 from easeml_loaders.binary_copy import SUPPORTED_TYPES, encode_rows
 from easeml_loaders.copy_stream import FILE_HEADER, FILE_TRAILER
+from easeml_loaders.passwords import guarded
 from easeml_loaders.source import MAX_NAME_BYTES, Column, Progress, Source, check_column_names
 from easeml_plpy.server.errors import EasemlError, InvalidArgument, InvalidData, NotAllowed, NotFound, ServerUnavailable
 
@@ -85,7 +86,7 @@ def column_types(conninfo: str, table: str) -> dict[str, str]:
 def connected(conninfo: str) -> Iterator[Connection]:
     """Open a session in one transaction: commit at the end, roll back on any error, and raise it as one of ours."""
     try:
-        with psycopg.connect(conninfo, client_encoding="utf8") as connection:
+        with psycopg.connect(guarded(conninfo), client_encoding="utf8") as connection:
             yield connection
     except psycopg.Error as error:
         raise translated(error) from error

@@ -8,6 +8,28 @@ LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
 COMMENT ON FUNCTION easeml.array_bytes(anyarray) IS
     'Returns an array as the server stores it: dimensions, then the elements side by side (internal).';
 
+CREATE OR REPLACE FUNCTION easeml.check_source(relation oid, readers name[], OUT digest text, OUT failure jsonb)
+LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.packing.foreign_code import check_source
+return check_source(plpy, GD, relation, readers)
+$$;
+COMMENT ON FUNCTION easeml.check_source(oid, name[]) IS
+    'Looks in the catalogs for code of other roles that reading a relation would run; returns a digest of the code '
+    'that is there, or an error (internal: use easeml.refuse_foreign_code).';
+
+CREATE OR REPLACE FUNCTION easeml.refuse_foreign_code(relation regclass, readers name[] DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    checked record := easeml.check_source(relation, readers);
+BEGIN
+    PERFORM easeml.raise_failure(checked.failure);
+    RETURN checked.digest;
+END
+$$;
+COMMENT ON FUNCTION easeml.refuse_foreign_code(regclass, name[]) IS
+    'Refuses a relation that would run code of other roles when you read it, or when these roles read it unattended; '
+    'returns a digest of its code, NULL for a relation of their own (internal).';
+
 CREATE OR REPLACE FUNCTION easeml.pack_begun_dataset(dataset_id bigint, OUT n_rows bigint, OUT failure jsonb)
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.packing.packing import pack_begun_dataset
@@ -58,7 +80,7 @@ COMMENT ON FUNCTION easeml.default_inputs(regclass, text[]) IS
     'that only identify rows, and those whose types cannot be inputs (internal).';
 
 CREATE OR REPLACE FUNCTION easeml.row_numbers(source regclass, columns text[]) RETURNS text[]
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     whole text[] := ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = source AND a.attname = ANY (columns)
         AND a.atttypid = ANY ('{int2,int4,int8}'::regtype[]) ORDER BY a.attnum);
@@ -70,6 +92,7 @@ BEGIN
     IF cardinality(whole) = 0 THEN
         RETURN found;
     END IF;
+    PERFORM easeml.refuse_foreign_code(source);
     SELECT array_agg(format('max(%1$I)::numeric - min(%1$I) + 1 = count(*) AND count(%1$I) = count(*) AND '
             'count(*) >= 100', c)) INTO told FROM unnest(whole) c;
     EXECUTE format('SELECT ARRAY[%s] FROM %s', array_to_string(told, ', '),
@@ -89,7 +112,7 @@ COMMENT ON FUNCTION easeml.row_numbers(regclass, text[]) IS
     'numbers and no gap. Reads with the rights of the caller (internal).';
 
 CREATE OR REPLACE FUNCTION easeml.is_small_table(source regclass, inputs text[]) RETURNS boolean
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     n_rows bigint;
 BEGIN
@@ -100,6 +123,7 @@ BEGIN
                 AND (t.typcategory = 'A' OR t.oid = 'bytea'::regtype)) THEN
         RETURN false;
     END IF;
+    PERFORM easeml.refuse_foreign_code(source);
     -- A column, though nobody reads it: Citus, where the source may be a table of its own, gathers no rows without one.
     EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %s LIMIT 2001) r', easeml.qualified_name(source)) INTO n_rows;
     RETURN n_rows BETWEEN 100 AND 2000;
@@ -141,7 +165,8 @@ DECLARE
         'key_columns', key_columns, 'n_folds', n_folds);
     leaves_open boolean := pg_catalog.num_nonnulls(n_folds, n_partitions, validation_fraction, split_column,
         time_column, group_column) OPERATOR(pg_catalog.=) 0 AND placement OPERATOR(pg_catalog.=) 'shared';
-    others text[] := pg_catalog.array_cat(array[target, split_column, group_column], key_columns);
+    others text[] := pg_catalog.array_cat(array[target, split_column, group_column],
+        ARRAY(SELECT pg_catalog.unnest(key_columns)));
     row_numbers text[];
     left_out text;
     is_elsewhere boolean := source OPERATOR(pg_catalog.~) '^\s*\{';

@@ -17,6 +17,46 @@ $$;
 COMMENT ON FUNCTION easeml.claim_name(text, regrole) IS 'Returns the time of a new grant, later than those of all '
     'other grants of the same name to the role; NULL while another such grant is not committed (internal).';
 
+-- On a private server nobody connects whom nobody has let in, and predicting takes a connection. All these rights stand
+-- in one row of pg_database, and nobody waits long for a transaction that keeps it.
+CREATE OR REPLACE FUNCTION easeml.let_in(account regrole) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
+BEGIN
+    IF has_database_privilege(account, current_database(), 'CONNECT') THEN
+        RETURN;
+    ELSIF has_database_privilege(current_user, current_database(), 'CONNECT WITH GRANT OPTION') THEN
+        BEGIN
+            EXECUTE format('GRANT CONNECT ON DATABASE %I TO %s', current_database(), account);
+            RETURN;
+        EXCEPTION WHEN lock_not_available OR internal_error THEN  -- "tuple concurrently updated" is the latter
+            NULL;
+        END;
+    END IF;
+    RAISE WARNING 'role % may not connect to this database', account
+        USING hint = format('Grant again later, or an administrator lets it in: GRANT CONNECT ON DATABASE %I TO %s;',
+            current_database(), account);
+END
+$$;
+COMMENT ON FUNCTION easeml.let_in(regrole) IS
+    'Lets a role connect that was granted use of a dataset, if PUBLIC may not (internal).';
+
+-- What let_in has granted, and no other grant of CONNECT: those have other grantors.
+CREATE OR REPLACE FUNCTION easeml.let_out(account regrole) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_database d, aclexplode(d.datacl) a WHERE d.datname = current_database()
+        AND a.grantee = account AND a.grantor = 'easeml_owner'::regrole)
+        AND NOT EXISTS (SELECT FROM easeml.dataset_grants g WHERE g.grantee = account) THEN
+        EXECUTE format('REVOKE CONNECT ON DATABASE %I FROM %s', current_database(), account);
+    END IF;
+EXCEPTION WHEN lock_not_available OR internal_error THEN
+    RAISE WARNING 'role % may still connect to this database', account
+        USING hint = 'It can predict nothing any more. Another transaction just changes who may connect.';
+END
+$$;
+COMMENT ON FUNCTION easeml.let_out(regrole) IS
+    'Takes back what easeml.let_in has granted, when the role may use no dataset any more (internal).';
+
 CREATE OR REPLACE FUNCTION easeml.perform_grant_use(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -27,6 +67,10 @@ BEGIN
     IF account IS NULL THEN
         PERFORM easeml.fail('ML003', format('there is no role %s', quote_nullable(arguments ->> 'role')),
             hint => 'An administrator makes it: CREATE ROLE name LOGIN.');
+    -- All readers, or all tenants, are meaningful grantees.
+    ELSIF account::text <> ALL ('{easeml_reader,easeml_tenant}') AND easeml.is_reserved(account) THEN
+        PERFORM easeml.fail('ML004', format('role %s is a role of easeml or PostgreSQL, or a superuser', account),
+            hint => 'Name the role that predicts, or a group: easeml_reader, easeml_tenant.');
     ELSIF arguments ->> 'serving_only' IS NULL THEN
         PERFORM easeml.fail('ML001', 'serving_only: expected true or false, got NULL');
     END IF;
@@ -37,6 +81,7 @@ BEGIN
     ON CONFLICT ON CONSTRAINT dataset_grants_pkey DO UPDATE SET serving_only = excluded.serving_only,
         granted_at = coalesce(g.granted_at, excluded.granted_at)
     RETURNING granted_at IS NULL INTO is_late;
+    PERFORM easeml.let_in(account);
     IF is_late THEN
         RAISE WARNING 'a transaction that is still open lets role % use a dataset %, too', account,
             quote_literal(data.dataset_name)
@@ -60,6 +105,7 @@ BEGIN
                 quote_literal(arguments ->> 'role'), quote_literal(arguments ->> 'dataset')),
             hint => 'Only what easeml.grant_use(dataset, role) has granted can be withdrawn.');
     END IF;
+    PERFORM easeml.let_out(to_regrole(quote_ident(arguments ->> 'role')));
     RETURN NULL;
 END
 $$;

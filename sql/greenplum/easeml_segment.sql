@@ -4,6 +4,8 @@
 -- its own (keys). Rows are inserted and deleted, never updated: units hold no lock that a DELETE waits for.
 CREATE SCHEMA easeml_segment;
 COMMENT ON SCHEMA easeml_segment IS 'A node of easeml: packed rows, states, and the units that run beside them.';
+CREATE SCHEMA easeml_rows;
+COMMENT ON SCHEMA easeml_rows IS 'Copies of tenants'' rows, each within the transaction that reads it.';
 DO $roles$
 BEGIN
     IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = 'easeml_segment') THEN
@@ -14,8 +16,19 @@ BEGIN
         RAISE EXCEPTION 'role easeml_segment is there already, and can log in or has further rights'
             USING errcode = 'ML004', hint = 'Drop it, and install again.';
     END IF;
+    -- What each reader is a member of: a reader is a role through which the rows of one tenant are read.
+    IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = 'easeml_rows') THEN
+        CREATE ROLE easeml_rows NOLOGIN;
+    END IF;
+    IF EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = 'easeml_rows'
+        AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole
+            OR EXISTS (SELECT 1 FROM pg_catalog.pg_auth_members m WHERE m.member = r.oid))) THEN
+        RAISE EXCEPTION 'role easeml_rows is there already, and can log in or has further rights'
+            USING errcode = 'ML004', hint = 'Drop it, and install again.';
+    END IF;
 END
 $roles$;
+GRANT USAGE, CREATE ON SCHEMA easeml_rows TO easeml_rows, easeml_segment;
 
 CREATE TABLE easeml_segment.node (
     identity text NOT NULL
@@ -154,6 +167,13 @@ $$;
 COMMENT ON FUNCTION easeml_segment.distribution_of(oid) IS
     'Says of a relation whether each segment has rows of its own in tables of the cluster, what stands behind CREATE '
     'TABLE to have another one distributed alike, and the columns that this names.';
+
+CREATE FUNCTION easeml_segment.reader_of(role name) RETURNS name LANGUAGE sql IMMUTABLE STRICT
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT ('easeml_reads_' || CASE WHEN octet_length($1::text) <= 50 THEN $1::text ELSE md5($1::text) END)::name
+$$;
+COMMENT ON FUNCTION easeml_segment.reader_of(name) IS
+    'Returns the name of the role through which the rows of a role are read.';
 
 CREATE FUNCTION easeml_segment.knows_trial(job_id bigint) RETURNS boolean LANGUAGE plpython3u VOLATILE AS $$
 from easeml_plpy.nodes.greenplum.segment_prediction import knows_trial

@@ -76,7 +76,8 @@ BEGIN
         known := known || jsonb_build_object('max_slots', most_slots - planned);
     END IF;
     RETURN easeml.plan_search_on(data, to_jsonb(run) || jsonb_build_object('n_configs', n_configs), run.price_list,
-        easeml.plan_goal(make_interval(secs => run.deadline_seconds), run.max_cost, 0.95), known);
+        easeml.plan_goal(make_interval(secs => run.deadline_seconds), run.max_cost, 0.95)
+            || jsonb_build_object('max_seconds', run.max_seconds), known);
 END
 $$;
 COMMENT ON FUNCTION easeml.plan_for_run(easeml.datasets, easeml.runs, integer) IS 'Returns the plan of a requested run '
@@ -141,10 +142,12 @@ BEGIN
         round((total ->> 'seconds_mean')::numeric), round((total ->> 'seconds_p95')::numeric),
         round((total ->> 'cost_mean')::numeric, 4), round((total ->> 'cost_p95')::numeric, 4) USING hint
             = format('SELECT * FROM easeml.plan_revisions WHERE run_id = %s shows how the plan changes.', run.run_id);
-    IF run.max_seconds < (total ->> 'seconds_mean')::double precision THEN
-        RAISE NOTICE 'its max_seconds end it after % s, with what it has by then: its plan takes longer',
-            run.max_seconds
-            USING hint = 'A deadline keeps the whole search; without max_seconds nothing cuts it short.';
+    -- The plan of a run that is cut short ends then, but for rounding.
+    IF run.max_seconds IS NOT NULL
+        AND (total ->> 'seconds_mean')::double precision > 0.999 * least(run.max_seconds, run.deadline_seconds) THEN
+        RAISE NOTICE 'it is cut short after % s, with what it has by then: the whole search takes longer',
+            least(run.max_seconds, run.deadline_seconds)
+            USING hint = 'Without max_seconds nothing cuts it short.';
     END IF;
 END
 $$;

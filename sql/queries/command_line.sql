@@ -37,6 +37,18 @@ WHERE g.segment_id = easeml.find_segment(%(segment)s)
 -- Segments with their slots and partitions.
 SELECT * FROM easeml.segment_status ORDER BY segment_id
 
+-- name: readers
+-- The roles through which nodes read the rows of datasets (as easeml_segment.reader_of names them there).
+SELECT DISTINCT g.segment_name, a.rolname AS role,
+    'easeml_reads_' || CASE WHEN octet_length(a.rolname) <= 50 THEN a.rolname::text ELSE md5(a.rolname) END AS reader
+FROM easeml.datasets d
+JOIN easeml.partitions p USING (dataset_id)
+JOIN easeml.segments g ON g.segment_id = p.home_segment_id AND g.service IS NOT NULL
+JOIN easeml.tenant_roles r ON r.tenant = d.tenant
+JOIN pg_roles a ON a.oid = r.role
+WHERE CASE WHEN d.source LIKE '{%%' THEN d.source::jsonb ? g.segment_name ELSE d.shuffle IS NOT NULL END
+ORDER BY 1, 3
+
 -- name: tenants
 -- Tenants with their settings and what they use.
 SELECT * FROM easeml.tenant_status ORDER BY tenant
@@ -163,11 +175,18 @@ FROM easeml.coordinator_status ORDER BY lease_number DESC LIMIT 1
 -- name: server
 -- What the doctor asks of the server; config_file is null for those who may not read settings.
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer / 10000 AS major,
-    current_database() AS database,
+    current_database() AS database, current_setting('max_locks_per_transaction')::integer AS max_locks,
     (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'easeml') AS installed_version,
     (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'easeml') AS available_version,
     EXISTS (SELECT FROM pg_catalog.pg_available_extensions WHERE name = 'plpython3u') AS has_plpython3u,
-    (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'config_file') AS config_file
+    (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'config_file') AS config_file,
+    CASE WHEN current_setting('autovacuum')::boolean THEN (SELECT setting::integer FROM pg_catalog.pg_settings
+        WHERE name = 'autovacuum_naptime') END AS autovacuum_seconds
+
+-- name: lock_holders
+-- Whose sessions were ended because they filled the lock table, the last first.
+SELECT role_name::text AS role_name, n_ended, most_locks, capacity, last_at
+FROM easeml.lock_holders ORDER BY last_at DESC
 
 -- name: python_facts
 -- What the server's Python can import.

@@ -1,25 +1,25 @@
 -- What easeml does with refreshes for tenants, with the rights of easeml_owner: behind easeml.requests, for a proven
 -- caller.
 
-CREATE OR REPLACE FUNCTION easeml.kind_of_source(dataset_source text, OUT kind text, OUT is_foreign_code boolean)
+CREATE OR REPLACE FUNCTION easeml.kind_of_source(dataset_source text, OUT kind text, OUT relation oid)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- By the catalog, because the service may have no right to its schema.
     SELECT CASE c.relkind WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table'
-        ELSE 'a table' END || ' of ' || quote_ident(a.rolname), c.relkind = 'v' AND NOT a.rolsuper
+        ELSE 'a table' END || ' of ' || quote_ident(a.rolname), c.oid
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles a ON a.oid = c.relowner
     WHERE format('%I.%I', n.nspname, c.relname) = dataset_source AND c.relkind IN ('r', 'v', 'm', 'p', 'f')
 $$;
-COMMENT ON FUNCTION easeml.kind_of_source(text) IS 'Returns the kind and owner of a source, and whether reading it '
-    'runs code of anybody but a superuser; NULL if the source is gone (internal).';
+COMMENT ON FUNCTION easeml.kind_of_source(text) IS 'Returns the kind and owner of a source, and its oid; NULL if '
+    'the source is gone (internal).';
 
 CREATE OR REPLACE FUNCTION easeml.check_refreshed_source(tenant name, dataset text, known_kind text) RETURNS text
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     dataset_source text := (SELECT d.source FROM easeml.datasets d WHERE d.tenant = check_refreshed_source.tenant
         AND d.dataset_name = dataset ORDER BY d.version DESC LIMIT 1);
     found record;
 BEGIN
-    SELECT k.kind, k.is_foreign_code INTO found FROM easeml.kind_of_source(dataset_source) k;
+    SELECT k.kind, k.relation INTO found FROM easeml.kind_of_source(dataset_source) k;
     IF found.kind IS NULL THEN
         PERFORM easeml.fail('ML004', format('dataset %s has no source to look at: there is no table or view %s',
                 quote_literal(dataset), dataset_source),
@@ -28,24 +28,22 @@ BEGIN
         PERFORM easeml.fail('ML004', format('the source %s is %s, and was %s when easeml.set_refresh was called',
                 dataset_source, found.kind, known_kind), hint => 'Reading it would run code that nobody has chosen. '
             'Look at it, then call easeml.set_refresh again.');
-    ELSIF found.is_foreign_code AND EXISTS (SELECT FROM easeml.tenant_roles t JOIN pg_roles a ON a.oid = t.role
-        WHERE t.tenant = check_refreshed_source.tenant AND a.rolsuper) THEN
-        PERFORM easeml.fail('ML004', format('the source %s is %s, whose functions '
-                'would run with the rights of a superuser whenever it is looked at', dataset_source, found.kind),
-            hint => 'Make the dataset as a role that is no superuser, or of a table.');
     END IF;
+    PERFORM easeml.refuse_foreign_code(found.relation, ARRAY(SELECT a.rolname FROM easeml.tenant_roles t
+        JOIN pg_roles a ON a.oid = t.role WHERE t.tenant = check_refreshed_source.tenant));
     RETURN found.kind;
 END
 $$;
 COMMENT ON FUNCTION easeml.check_refreshed_source(name, text, text) IS
-    'Returns the kind and owner of a dataset''s source; refuses a source that has become something else, or that a '
-    'superuser should not read unattended (internal).';
+    'Returns the kind and owner of a dataset''s source; refuses a source that has become something else, or that '
+    'would run code of other roles as the tenant (internal).';
 
 CREATE OR REPLACE FUNCTION easeml.perform_set_refresh(caller name, asker name, arguments jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     name text := (easeml.dataset_of(caller, asker, arguments ->> 'dataset')).dataset_name;
     wanted record;
+    moment timestamptz := clock_timestamp();  -- one for both ends, or the shortest interval is refused at random
 BEGIN
     PERFORM easeml.refuse_task(asker, name, 'easeml.alter_task'),
         easeml.refuse_rows_elsewhere(easeml.dataset_of(caller, asker, name), 'easeml.set_refresh');
@@ -58,8 +56,7 @@ BEGIN
         RETURN NULL;
     -- days and months may differ in sign
     ELSIF wanted.every < '1 minute' OR wanted.every > '1000 years'
-        OR clock_timestamp() + wanted.every NOT BETWEEN clock_timestamp() + interval '1 minute' AND clock_timestamp()
-        + interval '1000 years' THEN
+        OR moment + wanted.every NOT BETWEEN moment + interval '1 minute' AND moment + interval '1000 years' THEN
         PERFORM easeml.fail('ML001', format('every: expected 1 minute to 1000 years, got %s', wanted.every),
             hint => 'For example ''1 day''; without every and when_drift it is refreshed no more.');
     ELSIF NOT (wanted.when_drift > 0 AND wanted.when_drift < 'Infinity') THEN
@@ -71,7 +68,7 @@ BEGIN
     END IF;
     INSERT INTO easeml.refresh_rules AS r (tenant, dataset_name, source_kind, every, when_drift, next_at)
     VALUES (asker, name, easeml.check_refreshed_source(asker, name, NULL), coalesce(wanted.every, '1 day'),
-        wanted.when_drift, clock_timestamp() + coalesce(wanted.every, '1 day'))
+        wanted.when_drift, moment + coalesce(wanted.every, '1 day'))
     ON CONFLICT ON CONSTRAINT refresh_rules_pkey DO UPDATE SET source_kind = excluded.source_kind,
         every = excluded.every, when_drift = excluded.when_drift, next_at = excluded.next_at, set_at = now(),
         problem = NULL, not_before = NULL;

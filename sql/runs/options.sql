@@ -146,6 +146,20 @@ $$;
 COMMENT ON FUNCTION easeml.apart_hint(easeml.datasets) IS
     'Says what to do if no unit can cover all partitions of a dataset at once (internal).';
 
+CREATE OR REPLACE FUNCTION easeml.held_architectures(
+    encoder jsonb,
+    train_rows bigint[],
+    architectures text[],
+    OUT held text[],
+    OUT left_out text
+) LANGUAGE plpython3u STABLE SET search_path = pg_catalog, pg_temp AS $$
+from easeml_plpy.catalogue.config_memory import held_architectures
+return held_architectures(plpy, GD, encoder, train_rows, architectures)
+$$;
+COMMENT ON FUNCTION easeml.held_architectures(jsonb, bigint[], text[]) IS
+    'Returns the architectures whose default config some slot has the memory for, and in words what the others take; '
+    'NULL if there are none. train_rows: the rows of each partition (internal).';
+
 CREATE OR REPLACE FUNCTION easeml.choose_architectures(data easeml.datasets, architectures text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -172,6 +186,16 @@ BEGIN
         IF left_out IS NOT NULL THEN
             RAISE NOTICE 'left out: %: they take all partitions at once, and %', left_out,
                 apart USING hint = easeml.apart_hint(data);
+        END IF;
+        SELECT h.held, h.left_out INTO chosen, left_out FROM easeml.held_architectures(data.encoder,
+            (SELECT array_agg(p.n_train_rows) FROM easeml.partitions p WHERE p.dataset_id = data.dataset_id),
+            chosen) h;
+        IF left_out IS NOT NULL AND cardinality(chosen) = 0 THEN
+            PERFORM easeml.fail('ML001', format('architectures: no slot holds any of them: %s', left_out),
+                hint => 'Make a dataset of fewer rows or classes, or ask an administrator for slots with more memory.');
+        ELSIF left_out IS NOT NULL THEN
+            RAISE NOTICE 'left out: %', left_out
+                USING hint = 'Ask an administrator for slots with more memory, or make a dataset of fewer rows.';
         END IF;
     ELSIF cardinality(architectures) = 1 AND array_ndims(architectures) = 1 THEN
         chosen := architectures;

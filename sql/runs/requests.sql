@@ -196,7 +196,7 @@ DECLARE
 BEGIN
     IF run.procedure = 'race' AND run.max_seconds IS NOT NULL THEN
         RAISE NOTICE 'run % searches for % seconds, or until nothing improves', run.run_id,
-            run.max_seconds USING hint = watch;
+            least(run.max_seconds, run.deadline_seconds) USING hint = watch;
     ELSE
         RAISE NOTICE 'run % trains % for %', run.run_id,
             format('%s%s trial%s', up_to, run.n_configs, CASE WHEN run.n_configs > 1 THEN 's' END),

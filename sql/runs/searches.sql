@@ -22,6 +22,17 @@ COMMENT ON FUNCTION easeml.copy_state(easeml.trials, bigint) IS
     'Gives a trial a copy of another trial''s newest state; returns the new checkpoint, or NULL if '
     'there is no state (internal).';
 
+CREATE OR REPLACE FUNCTION easeml.crash_of(run_id bigint, architecture text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('not tried, since trial %s has the same architecture: %s', e.trial_id, e.message)
+    FROM easeml.events e JOIN easeml.trials t USING (trial_id)
+    WHERE e.run_id = crash_of.run_id AND e.kind = 'crashed' AND t.architecture = crash_of.architecture
+        AND e.happened_at > coalesce((SELECT max(r.happened_at) FROM easeml.events r WHERE r.run_id = e.run_id
+            AND r.kind = 'resumed'), '-infinity') LIMIT 1
+$$;
+COMMENT ON FUNCTION easeml.crash_of(bigint, text) IS 'Returns why no further trial of an architecture is tried in a '
+    'run: the server crashed during one, since the run was last resumed; NULL if it did not (internal).';
+
 CREATE OR REPLACE FUNCTION easeml.apply_decisions(
     arm_id bigint,
     n_resumes integer,
@@ -31,6 +42,7 @@ CREATE OR REPLACE FUNCTION easeml.apply_decisions(
 DECLARE
     arm easeml.arms;
     run easeml.runs;
+    crash text;
     parent easeml.trials;
     decision record;
     numbers integer[];
@@ -90,6 +102,11 @@ BEGIN
                     format('trial %s of run %s was started meanwhile', decision.trial_number, run.run_id));
             ELSIF parent.trial_id IS NOT NULL THEN
                 UPDATE easeml.trials t SET checkpoint_id = easeml.copy_state(parent, new_trial_id)
+                WHERE t.trial_id = new_trial_id;
+            END IF;
+            crash := easeml.crash_of(run.run_id, decision.architecture);
+            IF crash IS NOT NULL THEN
+                UPDATE easeml.trials t SET status = 'failed', failure_reason = crash, finished_at = clock_timestamp()
                 WHERE t.trial_id = new_trial_id;
             END IF;
         ELSIF decision.kind = 'continue' THEN

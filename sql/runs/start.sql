@@ -87,7 +87,8 @@ allocation: how many slots a trial may have: hopping, batched, data_parallel, wa
     left. auto: data_parallel when few trials remain for many slots. planned: slots come and go stage by stage, as
     easeml.plan says. Only hopping gives the same bytes whatever slots there are.
 deadline: the time from now by which the run should end, such as '20 minutes'; the run is then planned. The plan has the
-    least cost with which the run ends in time in 95 of 100 cases. A deadline that cannot be kept is refused.
+    least cost with which the run ends in time in 95 of 100 cases. A deadline that cannot be kept is refused. With
+    max_seconds, too, the search may end unfinished: whichever of the two comes first cuts it short.
 max_cost: what a planned run may cost at most; a run that would cost more ends with what it has. A limit that cannot be
     kept is refused.
 price_list: what the slots of a planned run cost, one of easeml.prices (default: local).

@@ -37,9 +37,10 @@ ALTER TABLE easeml.runs
     ADD COLUMN IF NOT EXISTS max_cost double precision CHECK (max_cost > 0 AND max_cost < 'Infinity'),
     ADD COLUMN IF NOT EXISTS price_list text,  -- no foreign key: a list is kept as long as an open run needs it
     ADD COLUMN IF NOT EXISTS slot_seconds double precision CHECK (slot_seconds >= 0),
+    ADD COLUMN IF NOT EXISTS record_bytes bigint,
     ADD COLUMN IF NOT EXISTS is_open boolean NOT NULL GENERATED ALWAYS AS (status IN ('queued', 'running')) STORED;
 CREATE INDEX IF NOT EXISTS runs_dataset ON easeml.runs (dataset_id);
-CREATE INDEX IF NOT EXISTS runs_tenant ON easeml.runs (tenant, run_id) INCLUDE (slot_seconds);
+CREATE INDEX IF NOT EXISTS runs_tenant ON easeml.runs (tenant, run_id) INCLUDE (slot_seconds, record_bytes);
 -- Not of the status itself: a run that begins changes nothing that an index holds, so that its row stays in its page.
 CREATE INDEX IF NOT EXISTS runs_open ON easeml.runs (tenant, run_id) WHERE is_open;
 ALTER TABLE easeml.runs SET (fillfactor = 80);
@@ -59,6 +60,8 @@ COMMENT ON COLUMN easeml.runs.is_ending IS 'Whether its search is over, and only
 COMMENT ON COLUMN easeml.runs.is_open IS 'Whether it is queued or running.';
 COMMENT ON COLUMN easeml.runs.slot_seconds IS
     'Slot time of all its units once it is finished. Null before, and for an imported run, whose trials have it.';
+COMMENT ON COLUMN easeml.runs.record_bytes IS 'Bytes that it, its arms, its trials and their measurements take, '
+    'estimated when it ended; null before, and for an imported run.';
 COMMENT ON COLUMN easeml.runs.planned_scheduler IS
     'The scheduler in use; simulated_seconds and bound_seconds are the forecast at the time it was chosen.';
 

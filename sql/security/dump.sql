@@ -11,10 +11,11 @@ DECLARE
             ', ' ORDER BY c.relname) FROM pg_catalog.pg_class c
         WHERE c.relnamespace = 'easeml'::regnamespace AND c.relkind = 'r' AND c.relname NOT IN
             ('segments', 'price_lists', 'instance_types', 'coordinator_lease', 'coordinators', 'tenant_roles',
-                'dataset_grants', 'dumps', 'restored_tables'));
+                'dataset_grants', 'dumps', 'restored_tables', 'lock_holders'));
     -- Roles belong to the cluster, so a dump has none: easeml restore makes those that another cluster lacks. What lets
     -- them log in stays here.
-    roles text := $$(SELECT coalesce(jsonb_object_agg(a.rolname, jsonb_build_object('login', a.rolcanlogin, 'groups',
+    roles text := $$(SELECT coalesce(jsonb_object_agg(a.rolname, jsonb_build_object('login', a.rolcanlogin,
+        'superuser', a.rolsuper, 'groups',
         (SELECT coalesce(jsonb_agg(g.rolname ORDER BY g.rolname), '[]') FROM pg_catalog.pg_auth_members m
             JOIN pg_catalog.pg_roles g ON g.oid = m.roleid WHERE m.member = a.oid))), '{}')
         FROM pg_catalog.pg_roles a WHERE a.rolname !~ '^pg_' AND a.rolname NOT IN ('easeml_owner', 'easeml_admin',
@@ -48,6 +49,7 @@ BEGIN
             WHEN 'coordinator_lease' THEN 'WHERE false'
             WHEN 'coordinators' THEN 'WHERE false'
             WHEN 'restored_tables' THEN 'WHERE false'
+            WHEN 'lock_holders' THEN 'WHERE false'  -- roles and databases of this cluster
             WHEN 'dumps' THEN format('WHERE false UNION ALL SELECT easeml.version(), (SELECT jsonb_object_agg(k.name, '
                 'k.n) FROM (VALUES %s) k(name, n)), %s', counts, roles)
             -- pg_dump puts this behind SELECT columns FROM table. A role goes into the dump as a name that nothing

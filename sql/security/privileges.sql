@@ -6,15 +6,6 @@ GRANT easeml_tenant, easeml_reader, easeml_coordinator TO easeml_admin;
 -- Any role that was granted use of a dataset may predict, tenant or not.
 GRANT USAGE ON SCHEMA easeml TO PUBLIC;
 
--- An update finds owners that this script has chosen; rights are given anew while the installer owns everything.
-ALTER TABLE easeml.checkpoints OWNER TO CURRENT_USER;
-ALTER TABLE easeml.checkpoint_chunks OWNER TO CURRENT_USER;
-ALTER VIEW easeml.kept_sizes OWNER TO CURRENT_USER;
-ALTER TABLE easeml.runs OWNER TO CURRENT_USER;
-ALTER TABLE easeml.arms OWNER TO CURRENT_USER;
-ALTER TABLE easeml.trials OWNER TO CURRENT_USER;
-ALTER TABLE easeml.slots OWNER TO CURRENT_USER;
-
 DO $security$
 DECLARE
     item record;
@@ -70,10 +61,17 @@ BEGIN
         EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC, easeml_admin, '
             'easeml_coordinator, easeml_tenant, easeml_reader', item.routine);
         EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO easeml_owner', item.routine);
-        -- Granting and revoking easeml_tenant takes a superuser.
-        IF item.prosecdef AND item.proname NOT IN ('create_tenant', 'drop_tenant') THEN
+        -- Granting and revoking easeml_tenant takes a superuser, ending sessions of others does, and ANALYZE takes the
+        -- owner of the tables.
+        IF item.prosecdef AND item.proname NOT IN ('create_tenant', 'drop_tenant', 'analyse_grown',
+            'end_lock_holders') THEN
             EXECUTE format('ALTER ROUTINE %s OWNER TO easeml_owner', item.routine);
         END IF;
+    END LOOP;
+    -- A column or an argument of such a type, in anybody's schema, would be in the way of an update.
+    FOR item IN SELECT t.oid::regtype AS type FROM pg_type t
+        WHERE t.typnamespace = 'easeml'::regnamespace AND t.typelem = 0 LOOP
+        EXECUTE format('REVOKE USAGE ON TYPE %s FROM PUBLIC', item.type);
     END LOOP;
 END
 $security$;
@@ -102,17 +100,16 @@ GRANT SELECT ON easeml.version_blocks TO easeml_owner;
 REVOKE SELECT ON easeml.version_blocks FROM easeml_reader;
 GRANT USAGE ON SCHEMA easeml_tasks TO easeml_tenant, easeml_admin;
 
--- Plans are made behind the door, too.
-GRANT SELECT ON easeml.prices TO easeml_owner;
-
--- Sizes for those who may not read what has them.
-ALTER VIEW easeml.kept_sizes OWNER TO easeml_owner;
+-- Plans are made behind the door, and bytes are counted there, too.
+GRANT SELECT ON easeml.prices, easeml.kept_sizes TO easeml_owner;
 
 -- Identity columns need no right on their sequence; these are drawn from by name.
 GRANT USAGE ON SEQUENCE easeml.slots_slot_id_seq TO easeml_admin, easeml_coordinator;
 GRANT USAGE ON SEQUENCE easeml.tasks_task_id_seq, easeml.datasets_dataset_id_seq TO easeml_owner;
 GRANT USAGE ON SEQUENCE easeml.arm_openings_decision_id_seq TO easeml_coordinator;
-GRANT USAGE, UPDATE ON SEQUENCE easeml.datasets_dataset_id_seq TO easeml_coordinator;  -- after a restore
+-- To set them forward after a restore; and states get their numbers from the service where nodes write them.
+GRANT USAGE, UPDATE ON SEQUENCE easeml.datasets_dataset_id_seq,
+    easeml.checkpoints_checkpoint_id_seq TO easeml_coordinator;
 
 -- Who may call what: a routine without a line is easeml_owner's alone. Trigger functions never get one: whoever may
 -- execute one can attach it to a table of their own, with invented rows.
@@ -151,40 +148,43 @@ BEGIN
                 label_examples,label_from,task_report}'),
             ('easeml_tenant', '{
                 find_task,task_of,output_type,check_place,make_task_views,make_objects_view,is_tree,read_examples,
-                labelling_function}'),
+                labelling_function,function_names}'),
             ('easeml_tenant', '{
                 evaluate_on_nodes,predict_on_nodes,explain_on_nodes,explain_row_on_nodes,drift_on_nodes,
                 drift_of_nodes,drift_options,ask_nodes,wait_dataset,places_of,foreign_places,cluster_places,
                 listed_places,ask_for_packing,refuse_unpacked_dataset,refuse_rows_elsewhere}'),
             ('easeml_tenant', '{
-                request,pack_version,pack_begun_dataset,is_being_packed,check_dataset,base_type,default_inputs,
-                row_numbers,is_small_table,is_bound_by_limits,find_dataset,dataset_of,find_run,fail_run,near_names,
-                export_file,import_model,store_import,composition,preview_search,choose_architectures,
-                gathering_segments,apart_reason,apart_hint,plan_search_on,known_times,timed_trials,plan_goal,
-                fitting_architectures,check_replay_options,check_replay,replay_units,commit_first,rest,quality,
-                tried_sentence,best_sentences,advice_sentence,metric_text,members_text}'),
+                request,pack_version,check_source,refuse_foreign_code,pack_begun_dataset,is_being_packed,
+                check_dataset,base_type,default_inputs,row_numbers,is_small_table,is_bound_by_limits,
+                find_dataset,dataset_of,find_run,fail_run,near_names,export_file,import_model,store_import,
+                composition,preview_search,choose_architectures,gathering_segments,apart_reason,apart_hint,
+                plan_search_on,known_times,timed_trials,plan_goal,fitting_architectures,check_replay_options,
+                check_replay,replay_units,commit_first,rest,quality,held_architectures,tried_sentence,
+                best_sentences,advice_sentence,metric_text,members_text}'),
             ('easeml_tenant', '{forecast,forecasts_with,run_standing,make_forecast,architecture_facts}'),
             -- What the views call.
             ('easeml_tenant', '{
                 rank_key,rank_value,instance_cost,planned_cost,has_live_coordinator,current_tenant,current_tenancy,
                 list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
-                list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
+                list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours,
+                record_bytes}'),
             ('easeml_reader', '{
                 rank_key,rank_value,instance_cost,planned_cost,reads_for_all,has_live_coordinator,current_tenant,
                 current_tenancy,list_architectures,list_templates,template_architectures,list_metrics,list_schedulers,
-                list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours}'),
-            ('easeml_coordinator', '{analyse_grown,due_tasks,advance_task}'),
+                list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours,
+                record_bytes}'),
+            ('easeml_coordinator', '{analyse_grown,end_lock_holders,due_tasks,advance_task}'),
             ('easeml_coordinator', '{
                 finish_restore,leave_numbers_behind,missing_rows,broken_references,warm_up,train_unit,
                 evaluate_unit,train_round,evaluate_round,train_batch,evaluate_batch,train_gang,
                 evaluate_gang,pilot_unit,architecture_facts,share_of_time,trial_place,slot_place,open_unit,fence,
                 holds_lease,leave_slot,advance,store_chunked,store_chunk,record_training,record_evaluation,
                 rank_key,rank_value,record_metrics,note_takeover,note_serving,record_pilot,begin_ending,add_ensemble,
-                drop_vain_ensemble,lock_trials,open_arm,close_arm,keep_beliefs,apply_decisions,copy_state,
+                drop_vain_ensemble,lock_trials,open_arm,close_arm,keep_beliefs,apply_decisions,crash_of,copy_state,
                 keep_allocations,charge,has_live_coordinator,current_tenant,current_tenancy,list_architectures,
                 list_templates,template_architectures,list_metrics,list_schedulers,list_allocations,
                 list_procedures,list_policies,list_priors,used_bytes,examples_bytes,copied_bytes,used_hours,
-                quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,
+                record_bytes,quality,find_run,fail_run,wait,run_summary,tried_sentence,best_sentences,advice_sentence,
                 metric_text,members_text,commit_first,rest,python_facts}'),
             ('easeml_coordinator', '{
                 open_node_unit,store_node_state,record_node_training,record_node_evaluation,next_segments,note_hop,
@@ -259,16 +259,27 @@ GRANT SELECT (segment_id, segment_name, engine, service, checked_at, refusal,
 -- What programs print may hold secrets.
 REVOKE SELECT ON easeml.provisioner_calls FROM easeml_tenant, easeml_reader;
 
+-- It names roles of all databases.
+REVOKE SELECT ON easeml.lock_holders FROM easeml_tenant, easeml_reader;
+
 -- It holds numbers of all tenants.
 REVOKE SELECT ON easeml.policy_memory, easeml.dumps, easeml.restored_tables FROM easeml_tenant, easeml_reader;
 
--- The coordinator vacuums pruned states, which only an owner may do.
-ALTER TABLE easeml.checkpoints OWNER TO easeml_coordinator;
-ALTER TABLE easeml.checkpoint_chunks OWNER TO easeml_coordinator;
+-- What becomes SQL, or names code, is written behind the door alone, which has checked it: easeml_owner executes it.
+REVOKE INSERT, UPDATE ON easeml.tasks, easeml.labelling_functions, easeml.datasets, easeml.packings,
+    easeml.refresh_rules FROM easeml_admin, easeml_coordinator;
+GRANT UPDATE (n_seen_changes) ON easeml.tasks TO easeml_admin;
+GRANT UPDATE (created_at) ON easeml.datasets TO easeml_admin, easeml_coordinator;  -- to lock rows
+GRANT UPDATE (started_at, failed_at, not_before, problem) ON easeml.packings TO easeml_coordinator;
+GRANT UPDATE (next_at, not_before, problem) ON easeml.refresh_rules TO easeml_coordinator;
 
--- easeml.analyse_grown renews the statistics of these, which only an owner may do. It acts as easeml_owner, a role that
--- no user can become.
-ALTER TABLE easeml.runs OWNER TO easeml_owner;
-ALTER TABLE easeml.arms OWNER TO easeml_owner;
-ALTER TABLE easeml.trials OWNER TO easeml_owner;
-ALTER TABLE easeml.slots OWNER TO easeml_owner;
+-- The installer owns all tables. An owner may attach functions to a table, as statistics, indexes, triggers and rules
+-- do, and whoever reads the table runs them. So the coordinator, which vacuums the states, gets the right to no more;
+-- before PostgreSQL 17 there is none, and autovacuum does it.
+DO $maintain$
+BEGIN
+    IF current_setting('server_version_num')::integer >= 170000 THEN
+        EXECUTE 'GRANT MAINTAIN ON easeml.checkpoints, easeml.checkpoint_chunks TO easeml_coordinator';
+    END IF;
+END
+$maintain$;

@@ -1,6 +1,24 @@
 -- Begins every update. The rest of the script finds only what it names, whatever search_path the session has.
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
+-- Any role with a schema can make a view over a table of easeml, or a column of its rows, and PostgreSQL would name one
+-- such object after another, each in an update that has failed.
+DO $dependents$
+DECLARE
+    found record;
+BEGIN
+    SELECT count(*) AS n, string_agg(k.statement || ';' || coalesce('  -- of ' || k.owner, ''), E'\n') AS statements
+    INTO found FROM (SELECT f.* FROM (
+{dependents}) f LIMIT 200) k;
+    IF found.n > 0 THEN
+        RAISE EXCEPTION USING errcode = 'ML004', message = pg_catalog.format('%s object(s) of others depend on what '
+                'the update changes', found.n), detail = found.statements,
+            hint = 'Nothing was changed. "easeml install --dsn ..." drops views and makes them anew as their owners. '
+                'Other objects have to be dropped by these statements, or changed by their owners, first.';
+    END IF;
+END
+$dependents$;
+
 -- Sessions of the service lock tables in an order of their own while the update runs, and the server ends one of those
 -- that wait in a circle. So the update takes all locks before it changes anything, and takes them anew if it was ended.
 -- An open transaction of a tenant may hold one of them for hours, and all others would wait for the locks that the

@@ -39,6 +39,13 @@ LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS $$byteasend$$;
 COMMENT ON FUNCTION easeml_segment.array_bytes(anyarray) IS
     'Returns an array as the server stores it: dimensions, then the elements side by side.';
 
+CREATE FUNCTION easeml_segment.reader_of(role name) RETURNS name
+LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+    SELECT ('easeml_reads_' || CASE WHEN octet_length($1::text) <= 50 THEN $1::text ELSE md5($1::text) END)::name
+$$;
+COMMENT ON FUNCTION easeml_segment.reader_of(name) IS
+    'Returns the name of the role through which the rows of a role are read.';
+
 CREATE FUNCTION easeml_segment.pack_on_node(step text, told jsonb) RETURNS jsonb
 LANGUAGE plpython3u SET search_path = pg_catalog, pg_temp AS $$
 from easeml_plpy.packing.on_nodes.steps import pack_on_node

@@ -72,4 +72,7 @@ CREATE TABLE easeml_segment.checkpoint_chunks (
     PRIMARY KEY (checkpoint_id, chunk_number)
 );
 ALTER TABLE easeml_segment.checkpoint_chunks ALTER bytes SET STORAGE EXTERNAL;
+ALTER TABLE easeml_segment.checkpoint_chunks SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2,
+    autovacuum_vacuum_cost_delay = 0, toast.autovacuum_vacuum_scale_factor = 0.1,
+    toast.autovacuum_vacuum_threshold = 1000, toast.autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE easeml_segment.checkpoint_chunks IS 'States in chunks of 1 MB.';

@@ -50,11 +50,12 @@ BEGIN
     -- Its trials are over and it is never resumed, so its tenant's usage need not be summed over them again.
     NEW.slot_seconds := CASE WHEN NEW.status = 'finished' THEN (SELECT sum(t.slot_seconds) FROM easeml.trials t
             WHERE t.run_id = NEW.run_id) END;
+    NEW.record_bytes := CASE WHEN NEW.finished_at IS NOT NULL THEN easeml.record_bytes(NEW.run_id) END;
     RETURN NEW;
 END
 $$;
 COMMENT ON FUNCTION easeml.check_run_transition() IS
-    'Refuses an illegal change of a run''s status, and records the slot time of a run that finishes (trigger).';
+    'Refuses an illegal change of a run''s status, and records what a run that ends has used (trigger).';
 CREATE OR REPLACE TRIGGER run_transition BEFORE UPDATE OF status ON easeml.runs
     FOR EACH ROW EXECUTE FUNCTION easeml.check_run_transition();
 

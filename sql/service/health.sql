@@ -11,7 +11,8 @@ SELECT easeml.has_live_coordinator() AS is_alive, extract(epoch FROM greatest(no
     (c.counters ->> 'units_failed')::bigint AS units_failed, (c.counters ->> 'units_lost')::bigint AS units_lost,
     (c.counters ->> 'pilots')::bigint AS pilots, (c.counters ->> 'slots_stuck')::bigint AS slots_stuck,
     (c.counters ->> 'runs_changed')::bigint AS runs_changed,
-    (c.counters ->> 'instances_failed')::bigint AS instances_failed
+    (c.counters ->> 'instances_failed')::bigint AS instances_failed,
+    (c.counters ->> 'longest_turn_seconds')::double precision AS longest_turn_seconds
 FROM easeml.coordinator_lease l LEFT JOIN easeml.coordinators c USING (lease_number)
 CROSS JOIN (SELECT count(*) FILTER (WHERE o.status = 'queued') AS n_queued_runs,
     count(*) FILTER (WHERE o.status = 'running') AS n_running_runs,
@@ -54,3 +55,5 @@ COMMENT ON COLUMN easeml.health.pilots IS 'Trials that were timed.';
 COMMENT ON COLUMN easeml.health.slots_stuck IS 'Slots that were given up.';
 COMMENT ON COLUMN easeml.health.runs_changed IS 'Changes of runs that it found.';
 COMMENT ON COLUMN easeml.health.instances_failed IS 'Instances that did not come up, or died.';
+COMMENT ON COLUMN easeml.health.longest_turn_seconds IS 'Longest processor time since it took over for which its loop '
+    'looked at nothing that had arrived: other tenants waited as long.';

@@ -30,7 +30,8 @@ DECLARE
 BEGIN
     -- Plans that were made while a table had one page scan all of it, and sessions keep them until its statistics
     -- change. Autovacuum checks once a minute, and a tenant fills a table within a second. Of pages, since rows of a
-    -- transaction that is still open fill them, too, and versions that an old snapshot keeps.
+    -- transaction that is still open fill them, too, and versions that an old snapshot keeps. SECURITY DEFINER, because
+    -- only their owner may analyse them.
     FOR relation IN SELECT c.oid FROM pg_class c WHERE c.oid IN ('easeml.runs'::regclass, 'easeml.arms'::regclass,
         'easeml.trials'::regclass, 'easeml.slots'::regclass)
         AND pg_relation_size(c.oid) > 2 * greatest(c.relpages, 4) * current_setting('block_size')::bigint ORDER BY c.oid

@@ -180,6 +180,16 @@ $$;
 COMMENT ON FUNCTION easeml.is_administrator(name) IS
     'Returns whether a role may act on the rows of all tenants: members of easeml_admin and superusers (internal).';
 
+CREATE OR REPLACE FUNCTION easeml.is_reserved(account oid) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- The policy names the roles that see everybody's rows by their numbers, so a renamed one is found, too.
+    SELECT pg_get_userbyid(account) ~ '^(pg|easeml)_' OR EXISTS (SELECT FROM pg_policy p, unnest(p.polroles) k(role)
+        WHERE p.polrelid = 'easeml.runs'::regclass AND p.polname = 'all_rows' AND (k.role = account
+            OR k.role IS DISTINCT FROM to_regrole('easeml_admin') AND pg_has_role(account, k.role, 'MEMBER')))
+$$;
+COMMENT ON FUNCTION easeml.is_reserved(oid) IS 'Returns whether a role belongs to PostgreSQL or to easeml: by its '
+    'name, or as a role or member of the service, as superusers are; administrators are none (internal).';
+
 CREATE OR REPLACE FUNCTION easeml.check_json(argument text, value jsonb, max_bytes integer, max_depth integer)
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -36,3 +36,24 @@ CREATE TABLE IF NOT EXISTS easeml.retention_settings (
 COMMENT ON TABLE easeml.retention_settings IS
     'How long old rows are kept, for what easeml.set_retention has changed; easeml.retention shows all.';
 COMMENT ON COLUMN easeml.retention_settings.keep IS 'For how long; null: forever.';
+
+-- Sessions that held the lock table, summed up: a role that does it again and again adds no row.
+
+CREATE TABLE IF NOT EXISTS easeml.lock_holders (
+    role_name name NOT NULL,
+    database_name name NOT NULL,
+    n_ended bigint NOT NULL,
+    most_locks bigint NOT NULL,
+    capacity bigint NOT NULL,
+    first_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    last_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (role_name, database_name)
+);
+COMMENT ON TABLE easeml.lock_holders IS 'Roles that filled the server''s lock table, and whose sessions the service '
+    'ended for that. For administrators; delete rows that you have seen to.';
+COMMENT ON COLUMN easeml.lock_holders.role_name IS
+    'The role; empty for transactions that are prepared, which somebody must roll back.';
+COMMENT ON COLUMN easeml.lock_holders.n_ended IS 'How many of its sessions were ended.';
+COMMENT ON COLUMN easeml.lock_holders.most_locks IS 'The most locks that one of them held.';
+COMMENT ON COLUMN easeml.lock_holders.capacity IS
+    'How many locks the table is made for: max_locks_per_transaction for each possible session.';

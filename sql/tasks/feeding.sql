@@ -139,10 +139,30 @@ function: name with schema, such as public.label_by_catalogue. It takes the inpu
 It runs with the rights of the role that feeds or labels, in a read-only transaction, and never as the service. If
 several functions know an output, that of the oldest counts.$$;
 
+CREATE OR REPLACE FUNCTION easeml.function_names(function text) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    names text[];
+BEGIN
+    BEGIN
+        names := parse_ident(function);
+    EXCEPTION WHEN invalid_parameter_value THEN
+        NULL;  -- refused below, in our words
+    END;
+    IF cardinality(names) IS DISTINCT FROM 2 THEN
+        PERFORM easeml.fail('ML001', format('function: expected a name with its schema, got %s',
+                quote_nullable(left(function, 100))), hint => 'For example public.label_by_catalogue.');
+    END IF;
+    RETURN names;
+END
+$$;
+COMMENT ON FUNCTION easeml.function_names(text) IS
+    'Returns the schema and the name that the name of a labelling function says, or refuses it (internal).';
+
 CREATE OR REPLACE FUNCTION easeml.remove_labelling_function(task text, function text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    names text[] := parse_ident(function);
+    names text[] := easeml.function_names(function);
 BEGIN
     PERFORM easeml.request('set_labelling_function',
         jsonb_build_object('task', task, 'is_added', false, 'function', format('%I.%I', names[1], names[2])));
@@ -154,15 +174,11 @@ COMMENT ON FUNCTION easeml.remove_labelling_function(text, text) IS 'Removes a l
 CREATE OR REPLACE FUNCTION easeml.labelling_function(task easeml.tasks, function text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    names text[] := parse_ident(function);
+    names text[] := easeml.function_names(function);
     types oidvector := (SELECT string_agg(to_regtype(i ->> 'type')::oid::text, ' ' ORDER BY place)
         FROM jsonb_array_elements(task.specification -> 'inputs') WITH ORDINALITY e(i, place))::oidvector;
     found pg_proc;
 BEGIN
-    IF cardinality(names) IS DISTINCT FROM 2 THEN
-        PERFORM easeml.fail('ML001', format('function: expected a name with its schema, got %s',
-                quote_nullable(function)), hint => 'For example public.label_by_catalogue.');
-    END IF;
     SELECT p.* INTO found FROM pg_proc p WHERE p.pronamespace = to_regnamespace(quote_ident(names[1]))
         AND p.proname = names[2] AND p.proargtypes = types;
     IF found.oid IS NULL THEN

@@ -93,11 +93,11 @@ BEGIN
     ELSIF account.rolsuper THEN
         PERFORM easeml.fail('ML004', format('role %s is a superuser, whom no limit binds', role),
             hint => 'Let it work under a role of its own.');
-    -- A grant to a group reaches all its members: those of easeml_reader would become tenants unasked.
-    ELSIF account.rolname ~ '^pg_' OR account.rolname IN ('easeml_admin', 'easeml_coordinator', 'easeml_reader')
-        OR pg_has_role('easeml_tenant', account.oid, 'MEMBER') THEN
-        PERFORM easeml.fail('ML004', format('role %s is a group of roles with a meaning of its own', role),
-            hint => 'Name one of its members.');
+    -- A grant to a group reaches all its members: those of easeml_reader would become tenants unasked. The service
+    -- sees all rows, so nothing would bind it.
+    ELSIF easeml.is_reserved(account.oid) OR pg_has_role('easeml_tenant', account.oid, 'MEMBER') THEN
+        PERFORM easeml.fail('ML004', format('role %s is a role of easeml or PostgreSQL, with a meaning of its own',
+            role), hint => 'Name another role: CREATE ROLE name LOGIN.');
     END IF;
     IF weight IS NULL THEN
         PERFORM easeml.fail('ML001', 'weight: expected a positive number, got NULL', hint => 'Leave it out for 1.');
@@ -124,7 +124,8 @@ deadline or no limit.
 weight: share of the slots relative to other tenants. deadline: when its runs should have ended. max_runs: queued and
     running runs at a time.
 max_slots: slots at a time. max_bytes: packed rows (copies on nodes included), kept states, examples of tasks, encoders,
-    events, refreshes and answers of nodes. max_hours: slot hours of all its units.$$;
+    events, refreshes, answers of nodes and records of runs, trials and measurements. max_hours: slot
+    hours of all its units.$$;
 
 CREATE OR REPLACE FUNCTION easeml.alter_tenant(
     role text,
@@ -218,6 +219,9 @@ BEGIN
     IF account IS NULL OR adopted IS NULL THEN
         PERFORM easeml.fail('ML003', format('there is no %s %s', CASE WHEN account IS NULL THEN 'role'
                     ELSE 'tenant' END, quote_nullable(CASE WHEN account IS NULL THEN role ELSE tenant END)));
+    ELSIF easeml.is_reserved(account) THEN
+        PERFORM easeml.fail('ML004', format('role %s is a role of easeml or PostgreSQL, or a superuser', account),
+            hint => 'Name another role: CREATE ROLE name LOGIN.');
     ELSIF EXISTS (SELECT FROM easeml.tenant_roles t JOIN pg_roles r ON r.oid = t.role
         WHERE t.tenant = adopted AND t.role <> account) THEN
         PERFORM easeml.fail('ML004', format('tenant %s has a role: %s', adopted,

@@ -24,6 +24,21 @@ $$;
 COMMENT ON FUNCTION easeml.copied_bytes(name) IS 'Returns the bytes of a tenant''s packed rows that were copied to '
     'further nodes, as far as you may see them (internal: read easeml.tenant_status).';
 
+-- From what is cheap to read, since it is asked at each start of a tenant with a limit: what a row takes with its
+-- indexes was measured. A step records a unit or an evaluation, an epoch the metrics of its splits.
+CREATE OR REPLACE FUNCTION easeml.record_bytes(run_id bigint) RETURNS bigint
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT 1500 + coalesce(pg_column_size(r.search), 0) + coalesce(pg_column_size(r.search_space), 0)
+        + (SELECT coalesce(sum(CASE WHEN a.opening IS NULL THEN 400 ELSE 2000 END), 0) FROM easeml.arms a
+            WHERE a.run_id = r.run_id)
+        + (SELECT coalesce(sum(600 + pg_column_size(t.config) + 500 * t.n_steps_done::bigint
+                    + 700 * t.n_steps_done::bigint / d.n_partitions), 0) FROM easeml.trials t
+            WHERE t.run_id = r.run_id)
+    FROM easeml.runs r JOIN easeml.datasets d USING (dataset_id) WHERE r.run_id = record_bytes.run_id
+$$;
+COMMENT ON FUNCTION easeml.record_bytes(bigint) IS 'Estimates the bytes that a run, its arms, its trials, their '
+    'measurements and the decisions about them take, as far as you may see them (internal: read easeml.tenant_status).';
+
 CREATE OR REPLACE FUNCTION easeml.kept_bytes(tenant name) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- The rows hold the lengths, so no value is read; that of an encoder is what the disk holds.
@@ -34,7 +49,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                 AND p.home_segment_id IS NOT NULL), 0)
         + easeml.copied_bytes(kept_bytes.tenant)
         + coalesce((SELECT sum(pg_column_size(d.encoder)) FROM easeml.datasets d WHERE d.tenant = kept_bytes.tenant), 0)
-        + coalesce((SELECT sum(octet_length(e.message)) FROM easeml.events e WHERE e.tenant = kept_bytes.tenant), 0)
+        + coalesce((SELECT sum(octet_length(e.message) + 150) FROM easeml.events e
+                WHERE e.tenant = kept_bytes.tenant), 0)
+        + coalesce((SELECT sum(coalesce(r.record_bytes, easeml.record_bytes(r.run_id))) FROM easeml.runs r
+                WHERE r.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(octet_length(a.outputs)::bigint + octet_length(a.targets)) FROM easeml.node_answers a
                 WHERE a.tenant = kept_bytes.tenant), 0)
         + coalesce((SELECT sum(pg_total_relation_size(c.oid)) FROM easeml.tasks t
@@ -46,7 +64,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION easeml.kept_bytes(name) IS
     'Returns the bytes of a tenant''s packed blocks, copies of them on nodes, encoders, events, answers of nodes, '
-    'refreshes and live checkpoints, and what the disk holds of the examples of its tasks (internal).';
+    'refreshes, live checkpoints and records of runs, and what the disk holds of the examples of its tasks (internal).';
 
 -- A tenant that is dropping a task may keep its table locked for hours; then it counts as nothing in what is shown, and
 -- nobody who looks waits.
@@ -61,7 +79,7 @@ $$;
 COMMENT ON FUNCTION easeml.examples_bytes(oid) IS
     'Returns the size of a table of examples, or 0 while somebody has locked it (internal).';
 
--- Sizes for those who may know how much a tenant keeps but not read it. It is read with the rights of easeml_owner;
+-- Sizes for those who may know how much a tenant keeps but not read it. It is read with the rights of its owner;
 -- current_user is the role that asks.
 CREATE OR REPLACE VIEW easeml.kept_sizes WITH (security_barrier) AS
 SELECT k.tenant, k.n_bytes FROM (SELECT c.tenant, c.n_bytes FROM easeml.checkpoints c
@@ -70,11 +88,12 @@ SELECT k.tenant, k.n_bytes FROM (SELECT c.tenant, c.n_bytes FROM easeml.checkpoi
     JOIN pg_class c ON c.relnamespace = 'easeml_tasks'::regnamespace AND c.relname = 'task_' || t.task_id
     UNION ALL SELECT r.tenant, pg_column_size(r.*) FROM easeml.refreshes r
     UNION ALL SELECT a.tenant, octet_length(a.outputs)::bigint + octet_length(a.targets) FROM easeml.node_answers a
-    UNION ALL SELECT e.tenant, octet_length(e.message) FROM easeml.events e) k
+    UNION ALL SELECT n.tenant, coalesce(n.record_bytes, easeml.record_bytes(n.run_id)) FROM easeml.runs n
+    UNION ALL SELECT e.tenant, octet_length(e.message) + 150 FROM easeml.events e) k
 WHERE k.tenant = (SELECT easeml.current_tenant())
     OR (SELECT pg_has_role('easeml_reader', 'USAGE') OR pg_has_role('easeml_coordinator', 'USAGE'));
 COMMENT ON VIEW easeml.kept_sizes IS 'Sizes of the stored states, encoders, tables of examples, refreshes, answers of '
-    'nodes and events whose tenants you may know (internal: read easeml.tenant_status).';
+    'nodes, events and records of runs whose tenants you may know (internal: read easeml.tenant_status).';
 COMMENT ON COLUMN easeml.kept_sizes.tenant IS 'Tenant that owns it.';
 COMMENT ON COLUMN easeml.kept_sizes.n_bytes IS 'Its size.';
 
@@ -104,20 +123,20 @@ COMMENT ON FUNCTION easeml.is_bound_by_limits(name) IS
     'Returns whether limits apply to a role: to all but superusers (internal).';
 
 -- Each run that a tenant starts or resumes moves its clock on, by a quarter of a second and a millisecond for each
--- trial. Where that clock is more than five seconds ahead, the next start waits for it, but only while others have open
--- runs. The clock is not kept in any run, so dropping runs gives nothing back.
+-- trial. Where that clock is more than five seconds ahead, the next start waits for it, whoever else has runs: what is
+-- queued and recorded while nobody looks is still there when somebody comes. The clock is not kept in any run, so
+-- dropping runs gives nothing back.
 CREATE OR REPLACE FUNCTION easeml.seconds_ahead(asker name) RETURNS double precision
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ahead double precision := (SELECT extract(epoch FROM r.paced_until - clock_timestamp()) - 5
         FROM easeml.tenant_roles r WHERE r.tenant = asker);
 BEGIN
-    RETURN CASE WHEN ahead > 0
-        AND EXISTS (SELECT FROM easeml.runs r WHERE r.is_open AND r.tenant <> asker) THEN ahead ELSE 0 END;
+    RETURN greatest(coalesce(ahead, 0), 0);
 END
 $$;
 COMMENT ON FUNCTION easeml.seconds_ahead(name) IS
-    'Returns how long a tenant should wait before it starts another run, given the open runs of others (internal).';
+    'Returns how long a tenant should wait before it starts another run (internal).';
 
 -- The service, which holds a task by then, neither waits for the row that a tenant's transaction holds, nor packs in
 -- vain because of it, nor keeps the row while it packs.
@@ -150,7 +169,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION easeml.await_pace(name, name) IS
-    'Waits, for ten seconds at most, while a tenant starts runs faster than the open runs of others allow (internal).';
+    'Waits, for ten seconds at most, while a tenant starts runs faster than its clock allows (internal).';
 
 CREATE OR REPLACE FUNCTION easeml.check_max_runs(asker name) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -204,7 +223,7 @@ BEGIN
         used := easeml.kept_bytes(asker);
         IF used >= limits.max_bytes THEN
             PERFORM easeml.fail('ML015',
-                format('max_bytes: %s may keep %s bytes of packed data and states, and keeps %s',
+                format('max_bytes: %s may keep %s bytes of packed data, states and records of runs, and keeps %s',
                     asker, limits.max_bytes, used),
                 hint => 'Remove what is not needed with easeml.drop_run or easeml.drop_dataset, or ask '
                     'an administrator for more.');
@@ -222,8 +241,8 @@ DECLARE
     used bigint := CASE WHEN most IS NOT NULL THEN easeml.kept_bytes(tenant) END;
 BEGIN
     IF used > most THEN
-        PERFORM easeml.fail('ML015', format('max_bytes: %s may keep %s bytes of packed data and states, and this would '
-                'make at least %s', tenant, most, used),
+        PERFORM easeml.fail('ML015', format('max_bytes: %s may keep %s bytes of packed data, states and records of '
+                'runs, and this would make at least %s', tenant, most, used),
             hint => 'Remove what is not needed with easeml.drop_run or easeml.drop_dataset, or ask '
                 'an administrator for more.');
     END IF;
@@ -340,7 +359,7 @@ BEGIN
     -- Beforehand, as for runs: the disk would hold what a refused statement has written until a vacuum.
     IF used >= limited.max_bytes THEN
         PERFORM easeml.fail('ML015',
-            format('max_bytes: %s may keep %s bytes of examples, packed data and states, and keeps %s',
+            format('max_bytes: %s may keep %s bytes of examples, packed data, states and records of runs, and keeps %s',
                 limited.tenant, limited.max_bytes, used),
             hint => 'Remove what is not needed with easeml.drop_run, easeml.drop_dataset or easeml.drop_task, or ask '
                 'an administrator for more.');

@@ -17,7 +17,8 @@ COMMENT ON COLUMN easeml.tenants.weight IS 'Share of the slots relative to other
 COMMENT ON COLUMN easeml.tenants.deadline IS 'When its runs should have ended.';
 COMMENT ON COLUMN easeml.tenants.max_runs IS 'Queued and running runs at a time; null: no limit, also below.';
 COMMENT ON COLUMN easeml.tenants.max_slots IS 'Slots at a time.';
-COMMENT ON COLUMN easeml.tenants.max_bytes IS 'Bytes of packed blocks, encoders, events and live checkpoints.';
+COMMENT ON COLUMN easeml.tenants.max_bytes IS
+    'Bytes of packed blocks, encoders, events, live checkpoints and records of runs.';
 COMMENT ON COLUMN easeml.tenants.max_hours IS 'Slot hours of all its units, those of dropped runs included.';
 
 -- A tenant is a name that stays; its role is an oid, which a dump writes as the role's name. So a role that was renamed

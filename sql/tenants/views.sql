@@ -3,7 +3,9 @@ SELECT o.tenant::text AS tenant, coalesce(t.weight, 1) AS weight, t.deadline,
     extract(epoch FROM t.deadline - greatest(now(), statement_timestamp()))::double precision AS seconds_to_deadline,
     t.max_runs, t.max_slots, t.max_bytes, t.max_hours, r.n_open_runs, r.n_queued_runs, s.n_busy_slots,
     easeml.used_bytes(o.tenant) AS used_bytes, easeml.used_hours(o.tenant) AS used_hours, t.created_at,
-    w.n_waiting_arms, w.n_open_arms, l.served_at AS last_served_at, m.reason AS last_decision
+    w.n_waiting_arms, w.n_open_arms, l.served_at AS last_served_at, m.reason AS last_decision,
+    (SELECT coalesce(sum(coalesce(q.record_bytes, easeml.record_bytes(q.run_id))), 0)::bigint FROM easeml.runs q
+        WHERE q.tenant = o.tenant) AS record_bytes
 FROM (SELECT tenant FROM easeml.tenants UNION SELECT tenant FROM easeml.runs) o
 LEFT JOIN easeml.tenants t USING (tenant)
 CROSS JOIN LATERAL (
@@ -43,7 +45,7 @@ COMMENT ON COLUMN easeml.tenant_status.n_open_runs IS 'Number of its queued and 
 COMMENT ON COLUMN easeml.tenant_status.n_queued_runs IS 'Number of its queued runs.';
 COMMENT ON COLUMN easeml.tenant_status.n_busy_slots IS 'Number of slots that run its units now.';
 COMMENT ON COLUMN easeml.tenant_status.used_bytes IS 'Bytes of its packed rows (copies on nodes included), kept '
-    'states, examples of tasks, encoders, events, refreshes and answers of nodes.';
+    'states, examples of tasks, encoders, events, refreshes, answers of nodes and records of runs.';
 COMMENT ON COLUMN easeml.tenant_status.used_hours IS
     'Slot hours of all its recorded units, those of dropped runs included.';
 COMMENT ON COLUMN easeml.tenant_status.created_at IS 'When it became a tenant; null without settings of its own.';
@@ -52,3 +54,5 @@ COMMENT ON COLUMN easeml.tenant_status.n_open_arms IS 'Number of arms of its ope
 COMMENT ON COLUMN easeml.tenant_status.last_served_at IS 'When one of its open runs last opened an arm.';
 COMMENT ON COLUMN easeml.tenant_status.last_decision IS
     'Why its run was served or waited at the last decision that one of its open runs took part in.';
+COMMENT ON COLUMN easeml.tenant_status.record_bytes IS
+    'The part of used_bytes that its runs, arms, trials and measurements take, estimated; dropping runs frees it.';

@@ -6,6 +6,32 @@
 -- first to be locked, since whoever records a unit holds it, too.
 UPDATE easeml.coordinator_lease SET lease_number = lease_number + 1, holder_pid = NULL, holder_started = NULL;
 
+-- Members of easeml_coordinator owned these tables. What they may have attached to them would run with the rights of
+-- whoever reads the tables, and first of all of this script's.
+DO $owners$
+DECLARE
+    statement text;
+BEGIN
+    FOR statement IN
+        WITH owned(relation) AS (VALUES ('easeml.checkpoints'::regclass), ('easeml.checkpoint_chunks'))
+        SELECT format('DROP STATISTICS %I.%I', n.nspname, x.stxname) FROM owned o
+        JOIN pg_statistic_ext x ON x.stxrelid = o.relation JOIN pg_namespace n ON n.oid = x.stxnamespace
+        UNION ALL SELECT format('DROP RULE %I ON %s', r.rulename, o.relation) FROM owned o
+        JOIN pg_rewrite r ON r.ev_class = o.relation
+        UNION ALL SELECT format('DROP TRIGGER %I ON %s', t.tgname, o.relation) FROM owned o
+        JOIN pg_trigger t ON t.tgrelid = o.relation JOIN pg_proc p ON p.oid = t.tgfoid
+        WHERE NOT t.tgisinternal AND p.pronamespace <> 'easeml'::regnamespace
+        UNION ALL SELECT format('DROP POLICY %I ON %s', p.polname, o.relation) FROM owned o
+        JOIN pg_policy p ON p.polrelid = o.relation
+    LOOP
+        EXECUTE statement;
+    END LOOP;
+    ALTER TABLE easeml.checkpoints OWNER TO CURRENT_USER;
+    ALTER TABLE easeml.checkpoint_chunks OWNER TO CURRENT_USER;
+    ALTER VIEW easeml.kept_sizes OWNER TO CURRENT_USER;
+END
+$owners$;
+
 ALTER TABLE easeml.segments DROP CONSTRAINT segments_engine_check,
     ADD CONSTRAINT segments_engine_check CHECK (engine ~ '^[a-z][a-z0-9_]{0,62}$');
 ALTER TABLE easeml.servings DROP CONSTRAINT servings_reason_check,

@@ -191,6 +191,7 @@ def test_doctor_sees_a_database_without_the_extension(shell: Any, server: Embedd
 def test_doctor_for_a_role_without_rights_says_what_to_grant(shell: Any, server: Embedded) -> None:
     with connect_now(server.dsn()) as connection:
         connection.execute("CREATE ROLE cli_nobody LOGIN")
+        connection.execute("GRANT CONNECT ON DATABASE easeml TO cli_nobody")
     result = shell("doctor", "--dsn", server.dsn(user="cli_nobody"))
     assert result.exit_code == 1
     assert "GRANT easeml_tenant TO cli_nobody" in result.stdout

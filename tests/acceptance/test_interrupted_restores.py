@@ -83,7 +83,7 @@ def make(root: Session, name: str) -> None:
 def test_roles_of_an_interrupted_restore_are_whole_after_the_next(
     backup: Path, own_server: Embedded, open_session: Callable[[str], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> str:
+    def interrupted(*_: object, **_options: object) -> str:
         raise KeyboardInterrupt
 
     to = own_server.dsn(database="put_there")
@@ -91,7 +91,7 @@ def test_roles_of_an_interrupted_restore_are_whole_after_the_next(
         # Somebody's group has the name of one of the other server.
         there.execute(sql.SQL("CREATE ROLE {} SUPERUSER").format(sql.Identifier(OTHERS)))
         with monkeypatch.context() as during:
-            during.setattr(restores, "run_program", interrupted)
+            during.setattr(restores, "load_by_owner", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 restores.restore(to, Path(own_server.facts["binaries"]), backup, n_jobs=1)
         assert there.values(DATABASES, "put%") == []
@@ -129,7 +129,7 @@ def test_two_restores_do_not_meet(root: Session, backup: Path, target: str, monk
     fill = restores._fill
     met = []
 
-    def begin_another(*arguments: Any) -> str:
+    def begin_another(*arguments: Any) -> Any:
         with pytest.raises(NotAllowed, match="another restore is under way") as refused:
             easeml("restore", backup, "--dsn", target)
         met.append(refused)
@@ -158,7 +158,6 @@ def test_long_names_have_places_of_their_own(
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ("REVOKE CONNECT ON DATABASE put_there FROM PUBLIC", "rights"),
         ("ALTER DATABASE put_there SET work_mem = '5MB'", "settings"),
         ("ALTER DATABASE put_there CONNECTION LIMIT 5", "a connection limit"),
     ],
@@ -176,14 +175,20 @@ def test_what_a_database_has_of_its_own_is_not_lost(
     assert root.value(number) == before
 
 
-def test_an_empty_database_keeps_its_owner_and_comment(root: Session, backup: Path, target: str) -> None:
+def test_an_empty_database_keeps_its_owner_comment_and_rights(root: Session, backup: Path, target: str) -> None:
     make(root, "put_there")
+    root.execute("REVOKE ALL ON DATABASE put_there FROM PUBLIC")
+    root.execute("GRANT CONNECT ON DATABASE put_there TO easeml_tenant WITH GRANT OPTION")
+    rights = """SELECT a.grantee::regrole, a.privilege_type, a.is_grantable FROM pg_database, aclexplode(datacl) a
+        WHERE datname = 'put_there' ORDER BY 1, 2"""
     root.execute(sql.SQL("ALTER DATABASE put_there OWNER TO {}").format(sql.Identifier(CREW)))
     root.execute("COMMENT ON DATABASE put_there IS 'of the crew'")
+    before = root.rows(rights)
     easeml("restore", backup, "--dsn", target)
     found = """SELECT pg_get_userbyid(datdba)::text AS owner, shobj_description(oid, 'pg_database') AS comment
         FROM pg_database WHERE datname = 'put_there'"""
     assert root.rows(found) == [{"owner": CREW, "comment": "of the crew"}]
+    assert root.rows(rights) == before
 
 
 def test_a_database_keeps_its_owner_when_a_restore_is_killed_after_dropping_it(

@@ -126,8 +126,10 @@ BEHIND_THE_DOOR = {
 }
 # They take no argument, or only names and numbers: a call is over at once.
 SHORT = {
+    "check_source",
     "specifications",
     "architecture_facts",
+    "held_architectures",
     "complete_budget",
     "takes_n_parallel",
     "complete_allocation",

@@ -127,13 +127,43 @@ def test_an_older_snapshot_packs_nothing_beyond_max_bytes(module_database: Sessi
     module_database.execute("DELETE FROM easeml.tenants WHERE tenant = 'mallory'")
 
 
+def test_runs_and_trials_count_into_max_bytes_for_what_they_take(module_database: Session, mallory: Session) -> None:
+    """A hundred thousand trials that were cancelled at once took 89 MB, whatever max_bytes said."""
+    root, before = module_database, mallory.value("SELECT easeml.used_bytes('mallory')")
+    size = (
+        "SELECT sum(pg_total_relation_size(c))::bigint"
+        " FROM unnest('{easeml.runs,easeml.arms,easeml.trials,easeml.events}'::regclass[]) c"
+    )
+    sizes = [root.value(size)]
+    many = SELECT.replace("n_configs => 1", "n_configs => 2000")
+    root.execute("UPDATE easeml.tenant_roles SET paced_until = NULL")
+    runs = [mallory.value(many) for _ in range(2)]
+    open_bytes = mallory.value("SELECT record_bytes FROM easeml.tenant_status WHERE tenant = 'mallory'")
+    for run_id in runs:
+        mallory.execute("SELECT easeml.cancel(%s)", [run_id])
+    sizes.append(root.value(size))
+    (status,) = mallory.rows("SELECT used_bytes, record_bytes FROM easeml.tenant_status WHERE tenant = 'mallory'")
+    taken = sizes[1] - sizes[0]
+    assert 0.5 * taken < status["used_bytes"] - before < 1.5 * taken
+    assert status["record_bytes"] == pytest.approx(open_bytes, rel=0.01), "it is the same whether they are over or not"
+    root.execute("SELECT easeml.create_tenant('mallory', max_bytes => %s)", [status["used_bytes"]])
+    with pytest.raises(psycopg.Error, match=r"max_bytes: mallory may keep \d+ bytes .* records of runs") as refused:
+        mallory.execute(SELECT)
+    assert refused.value.sqlstate == "ML015"
+    assert "easeml.drop_run" in (refused.value.diag.message_hint or "")
+    mallory.execute("SELECT easeml.drop_run(%s)", [runs[0]])
+    run_id = mallory.value(SELECT)  # dropping one makes room
+    root.execute("DELETE FROM easeml.tenants WHERE tenant = 'mallory'")
+    root.execute("SELECT easeml.drop_run(r, force => true) FROM unnest(%s::bigint[]) r", [[run_id, runs[1]]])
+
+
 def test_encoders_and_events_count_into_max_bytes(module_database: Session, mallory: Session) -> None:
     root = module_database
     run_id = mallory.value(SELECT)
     before = root.value("SELECT easeml.kept_bytes('mallory')")
     note = "INSERT INTO easeml.events (tenant, run_id, kind, message) VALUES ('mallory', %s, 'note', repeat('x', 1000))"
     root.execute(note, [run_id])
-    assert root.value("SELECT easeml.kept_bytes('mallory')") == before + 1000
+    assert root.value("SELECT easeml.kept_bytes('mallory')") == before + 1150
     used = root.value("SELECT used_bytes FROM easeml.tenant_status WHERE tenant = 'mallory'")
     assert used == mallory.value("SELECT used_bytes FROM easeml.tenant_status") >= 1000
     # Categories of ninety-six characters are no row, and stay for as long as the dataset.

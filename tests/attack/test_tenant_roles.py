@@ -23,7 +23,7 @@ def root(database: Session) -> Iterator[Session]:
     database.execute("CREATE TABLE points AS SELECT i * 0.1 AS x, i % 2 AS y FROM generate_series(1, 40) i")
     database.execute("GRANT SELECT ON points TO PUBLIC")
     yield database
-    for role in ("ina", "ina_2", "nina", "gert"):
+    for role in ("ina", "ina_2", "nina", "gert", "own_service"):
         database.execute(f"DROP ROLE IF EXISTS {role}")
 
 
@@ -163,3 +163,38 @@ def test_a_dump_is_restored_where_a_role_is_missing_and_its_rows_wait_to_be_adop
         assert ina.values(SEEN) == []
         restored.execute("SELECT easeml.adopt_tenant('ina', 'ina')")
         assert ina.values(SEEN) == ["d"]
+
+
+OURS = ("easeml_owner", "easeml_coordinator", "easeml_admin", "easeml_service", "own_service", "pg_monitor", "postgres")
+
+
+@pytest.mark.parametrize("role", OURS)
+def test_roles_of_easeml_and_of_postgresql_become_no_tenants(root: Session, role: str) -> None:
+    gert = tenant(root, "gert")
+    root.as_role("own_service", "easeml_coordinator")
+    calls = [(root, "SELECT easeml.create_tenant(%s)"), (gert, "SELECT easeml.grant_use('d', %s)")]
+    gone = root.as_role("ina", "easeml_tenant")
+    gone.execute("SELECT easeml.create_dataset('d', 'points', '{x}', 'y', n_partitions => 2)")
+    root.execute("DROP ROLE ina")
+    calls.append((root, "SELECT easeml.adopt_tenant('ina', %s)"))
+    for session, call in calls:
+        with pytest.raises(psycopg.Error) as refused:
+            session.execute(call, [role])
+        assert refused.value.sqlstate == "ML004"
+    assert root.values("SELECT tenant FROM easeml.tenant_roles WHERE role = %s::regrole", role) == []
+
+
+def test_a_renamed_role_of_easeml_becomes_no_tenant(root: Session) -> None:
+    gert = tenant(root, "gert")
+    with root.transaction(force_rollback=True):
+        root.execute("CREATE ROLE renamed LOGIN IN ROLE easeml_coordinator")
+        root.execute("ALTER ROLE renamed RENAME TO harmless")
+        for call in ("SELECT easeml.create_tenant('harmless')", "SELECT easeml.adopt_tenant('gert', 'harmless')"):
+            with pytest.raises(psycopg.Error, match="role of easeml or PostgreSQL"), root.transaction():
+                root.execute(call)
+    with root.transaction(force_rollback=True):
+        root.execute("ALTER ROLE easeml_owner RENAME TO harmless")
+        with pytest.raises(psycopg.Error, match="role of easeml or PostgreSQL"), root.transaction():
+            root.execute("SELECT easeml.create_tenant('harmless')")
+    for group in ("easeml_reader", "easeml_tenant"):
+        gert.execute("SELECT easeml.grant_use('d', %s)", [group])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from easeml_db.postgres.versions import FIRST_WITH_MAINTAIN
 from tests.disks import FULL_DISK_BYTES, fill, small_disk_for
 from tests.fixtures.sessions import Session
 from tests.nodes import node_servers
@@ -187,6 +188,13 @@ def test_a_disk_that_is_full_of_what_was_removed_has_room(control: Session, node
             there.execute("VACUUM (TRUNCATE false) easeml_segment.checkpoints, easeml_segment.checkpoint_chunks")
         write_and_remove(there, n_megabytes=FULL_DISK_BYTES >> 20)
         run_id = control.value(RUN)
+        control.wait_until(
+            "SELECT count(*) > 0 FROM easeml.run_events WHERE kind = 'disk full' AND run_id = %s", run_id
+        )
+        if there.info.server_version < FIRST_WITH_MAINTAIN:  # where it is the server's autovacuum that makes room
+            there.execute("ALTER SYSTEM SET autovacuum_naptime = '1s'")
+            there.execute("SELECT pg_reload_conf()")
+            for kind in ("", "toast."):
+                there.execute(f"ALTER TABLE easeml_segment.checkpoint_chunks RESET ({kind}autovacuum_enabled)")
         control.wait_until(f"SELECT NOT ({IS_OPEN})", run_id)
         check(control, run_id, run_id)
-        assert "disk full" in control.values("SELECT kind FROM easeml.run_events WHERE run_id = %s", run_id)

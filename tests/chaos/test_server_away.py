@@ -83,7 +83,7 @@ SELECT backend_pid FROM easeml.slots WHERE unit_started_at IS NOT NULL
 """
 
 
-def test_a_unit_that_crashes_the_server_three_times_fails_its_trial_and_no_other(own_server: Embedded) -> None:
+def test_a_unit_that_crashes_the_server_fails_its_trial_and_no_other_architecture(own_server: Embedded) -> None:
     server, dsn = own_server, own_server.dsn()
     server.prepare(n_slots=1)
     with psycopg.connect(dsn, autocommit=True) as session:
@@ -94,16 +94,19 @@ def test_a_unit_that_crashes_the_server_three_times_fails_its_trial_and_no_other
         session.execute(PREPARE.replace("120", "30000"))  # units that last long enough to be met
     with coordinators(dsn, 1) as (process,):
         wait_until(dsn, "SELECT easeml.has_live_coordinator()")
-        ask(dsn, "SELECT easeml.select_models('points', '{linear}', n_configs => 2, max_epochs => 8)")
-        deadline, reason = time.monotonic() + 300.0, None
+        ask(dsn, "SELECT easeml.select_models('points', '{linear,mlp}', n_configs => 2, max_epochs => 8)")
+        deadline, reason, killed = time.monotonic() + 300.0, None, set[int]()
         while reason is None and time.monotonic() < deadline:
             with contextlib.suppress(psycopg.OperationalError, ProcessLookupError):  # the server restarts
                 if (pid := ask(dsn, HUNTED)) is not None:
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(pid, signal.SIGSEGV)
+                    killed.add(pid)
                 else:
                     reason = ask(dsn, "SELECT failure_reason FROM easeml.trials WHERE trial_number = 1")
             time.sleep(0.02)
         assert "the server restarted while this unit ran" in str(reason)
+        assert len(killed) == 1
+        assert ask(dsn, "SELECT count(*) FROM easeml.events WHERE kind = 'crashed'") == 1
         is_finished = None
         while not is_finished and time.monotonic() < deadline:
             with contextlib.suppress(psycopg.OperationalError):  # from the last time that it was killed

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from tests.fixtures.sessions import Session
-from tests.nodes import NODE_ROLE, NodeServer, node_servers
+from tests.nodes import NodeServer, let_read, node_servers
 
 if TYPE_CHECKING:
     Coordinator = Callable[..., AbstractContextManager[Any]]
@@ -47,7 +47,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, NodeSe
         for number, node in enumerate(found):
             with Session.open(node.dsn) as session:
                 session.execute(f"CREATE TABLE own AS {POINTS} WHERE i % 2 = {number}")
-                session.execute(f"GRANT SELECT ON own TO {NODE_ROLE}")
+                let_read(session, "own")
         yield {node.name: node for node in found}
 
 

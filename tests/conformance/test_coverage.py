@@ -34,7 +34,7 @@ READS = {
     "LeaseStore.is_held", "SlotStore.all_slots", "RunStore.open_runs", "RunStore.read",
     "RunStore.read_ahead", "RunStore.read_again", "TenancyStore.tenancy",
     "TenancyStore.past_arms", "TenancyStore.policy_memory", "TenancyStore.prior", "TenancyStore.read_ahead",
-    "SearchStore.ask",
+    "Answering.ask",
     "SearchStore.trial_history",
     "AllocationStore.profiles", "PlanStore.read", "PlanStore.standing", "PlanStore.slot_seconds",
     "InstanceStore.alive", "InstanceStore.local_slots",

@@ -198,13 +198,18 @@ async def test_nothing_waits_for_a_user_that_holds_a_run(world: World, name: str
 
 
 @pytest.mark.covers("RunStore.crashed")
-async def test_crashes_of_the_server_are_counted_for_each_trial(world: World) -> None:
+async def test_a_crash_of_the_server_ends_the_open_trials_of_its_architecture_once(world: World) -> None:
     await world.ports.lease.acquire()
-    run_id = world.ask_for_run()
-    first, second = (trial.trial_id for trial in (await world.run(run_id)).trials)
-    crashed = world.ports.runs.crashed
-    assert [await crashed(run_id, trial_id, "out of memory") for trial_id in (first, first, second)] == [1, 2, 1]
-    assert world.events(run_id)[-3:] == ["crashed"] * 3
+    run_id, other_id = world.ask_for_run(), world.ask_for_run()
+    run, crashed = await world.run(run_id), world.ports.runs.crashed
+    first = run.trials[0].trial_id
+    alike = [number for number, name in run.architectures.items() if name == run.architectures[first]]
+    assert sorted(await crashed(run_id, first, "out of memory")) == sorted(alike)
+    assert await crashed(run_id, first, "out of memory") == []
+    assert world.events(run_id)[-2 - len(alike) :] == ["crashed", *["failed"] * len(alike), "crashed"]
+    statuses = {trial.trial_id: trial.status for trial in (await world.run(run_id)).trials}
+    assert {number for number, status in statuses.items() if status == "failed"} == set(alike)
+    assert {trial.status for trial in (await world.run(other_id)).trials} == {"waiting"}
 
 
 @pytest.mark.covers("RunStore.fail")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easeml_db.decisions.procedures.contract import StopTrial, TrialDecision
+from easeml_db.decisions.procedures.contract import StopTrial
 from easeml_db.decisions.trial_groups.allocation import AllocationLog, NewGroup
 from easeml_db.decisions.trial_groups.measuring import MeasuredProfile
 from easeml_db.decisions.trial_groups.profile import Profile
-from easeml_db.errors import EasemlError, NotFound, StaleLease
+from easeml_db.errors import NotFound, NotReady, StaleLease
 
 if TYPE_CHECKING:
     from easeml_db.words.run import Run
@@ -83,16 +84,13 @@ async def test_nothing_follows_from_trials_that_a_cancel_ended_and_a_resume_open
         await world.ports.searches.trial_history(again, arm_id)
 
 
-@pytest.mark.covers("SearchStore.ask")
+@pytest.mark.covers("Answering.ask")
 async def test_a_question_is_answered_or_raises_what_it_raises(world: World) -> None:
-    stop = [StopTrial(3)]
-    assert world.ports.searches.ask(lambda: stop).result(60) == stop
-
-    def refused() -> list[TrialDecision]:
-        raise EasemlError("it cannot go on")
-
-    with pytest.raises(EasemlError, match="it cannot go on"):
-        world.ports.searches.ask(refused).result(60)
+    stop = partial(StopTrial, 3)
+    assert world.ports.answering.ask("anna", stop, 60.0).result(60) == StopTrial(3)
+    refused = partial(exec, "from easeml_db.errors import NotReady; raise NotReady('it cannot go on')")
+    with pytest.raises(NotReady, match="it cannot go on"):
+        world.ports.answering.ask("anna", refused, 60.0).result(60)
 
 
 @pytest.mark.covers("SearchStore.apply_decisions")

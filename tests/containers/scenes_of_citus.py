@@ -11,7 +11,10 @@ SALES = """
 CREATE TABLE public.sales AS SELECT i AS id, i % 7 + sin(i) AS price,
     (ARRAY['north', 'south', 'west'])[1 + i % 3] AS shop, i % 7 > 3 AS sold FROM generate_series(1, 4000) i;
 SELECT create_distributed_table('public.sales', 'id', shard_count => 8);
-GRANT SELECT ON public.sales TO easeml_service;
+CREATE ROLE easeml_reads_postgres;
+SELECT run_command_on_workers('GRANT easeml_rows TO easeml_reads_postgres'),
+    run_command_on_workers('GRANT easeml_reads_postgres TO easeml_segment');
+GRANT SELECT ON public.sales TO easeml_reads_postgres;
 GRANT CREATE ON SCHEMA public TO easeml_service
 """
 DATASET = """
@@ -22,6 +25,7 @@ CALL easeml.predict_on_nodes('sales', '{"w1": "public.sales"}', 'public.sales_pr
 """
 PREDICTED = "SELECT sum(result::int) FROM run_command_on_workers('SELECT count(*) FROM public.sales_predicted')"
 WORKERS = "SELECT string_agg(nodename, ' ' ORDER BY nodename) FROM pg_dist_node WHERE groupid > 0 AND isactive"
+DRAWN = ("superuser", "service")
 PASSWORDS = "SELECT count(*) FROM pg_dist_authinfo"
 
 
@@ -48,7 +52,9 @@ def citus_cluster(layers: Sequence[Path], folder: Path) -> None:
     scene.step("predict_on_nodes", lambda: scene.psql(PREDICT))
     assert cluster(scene, PREDICTED) == "4000"
     told = scene.psql("SELECT count(*), max(validation_metric) FROM easeml.leaderboard")
-    passwords = [scene.inside("control", "cat", f"/var/lib/easeml/secrets/{name}") for name in ("superuser", "service")]
+    files = [(server, f"/var/lib/easeml/secrets/{name}") for server in ("control", "w1") for name in DRAWN]
+    passwords = [scene.inside(server, "cat", path) for server, path in files]
+    assert len(set(passwords)) == len(passwords)
     scene.step("stop", scene.close)
     told_in_logs = [path.name for path in folder.glob("*.log") for text in passwords if text in path.read_text("utf-8")]
     assert told_in_logs == [], told_in_logs

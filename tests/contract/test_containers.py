@@ -36,6 +36,7 @@ SERVICES = [pytest.param(project, service, id=f"{project.name}-{service.name}")
 GUIDE = (CLONE / "docs" / "guide.md").read_text(encoding="utf-8").split("### In containers")[1].split("\n## ")[0]
 PROJECT = tomllib.loads((CLONE / "pyproject.toml").read_text(encoding="utf-8"))
 PASSWORDS = "/var/lib/easeml/secrets"
+NODES = Path("/var/lib/easeml/nodes")
 DATA = "/var/lib/easeml/data"
 LIBPQ = {"PGPASSFILE", "PGSERVICEFILE"}
 
@@ -188,8 +189,9 @@ def test_what_a_service_mounts_is_there_and_passwords_are_written_by_one_alone(
             assert mount.is_read_only
             assert mount.target in service.environment.values()
         else:
-            assert mount.target in made
-            assert mount.is_read_only == (mount.target == PASSWORDS and service.command != ["passwords"])
+            assert mount.target in made or Path(mount.target).parent == NODES
+            is_of_passwords = mount.target != DATA
+            assert mount.is_read_only == (is_of_passwords and service.command != ["passwords"])
     for path, options in service.tmpfs.items():
         assert path == "/tmp" or {options["uid"], options["gid"]} == {users()["postgres"]}
         assert path == "/tmp" or path in made
@@ -200,15 +202,39 @@ def test_servers_have_volumes_of_their_own_and_start_after_the_passwords(project
     servers = [service for kind in KINDS for service in project.running(kind)]
     volumes = [mount.source for service in servers for mount in service.mounts if mount.target == DATA]
     assert len(volumes) == len(set(volumes)) == len(servers)
-    assert project.volumes == {*volumes, "secrets"}
+    drawn = {mount.source for drawer in project.running("passwords") for mount in drawer.mounts}
+    assert project.volumes == {*volumes, *drawn}
+    _passwords_are_known_where_they_are_needed(project, servers)
     workers = {service.name: "service_healthy" for service in project.running("worker")}
     for service in servers:
         others = workers if service.command == ["citus"] else {}
-        assert service.depends_on == {"passwords": "service_completed_successfully", **others}
+        (drawer,) = (each.name for each in project.running("passwords") if secrets_of(each) == secrets_of(service))
+        assert service.depends_on == {drawer: "service_completed_successfully", **others}
         assert {"mem_limit", "shm_size", "stop_grace_period", "restart", "healthcheck"} <= set(service.told)
     (coordinator,) = project.running("coordinator")
     assert coordinator.depends_on == {service.name: "service_healthy" for service in servers}
     assert coordinator.told["user"] == "easeml"
+
+
+def secrets_of(service: Service) -> str:
+    """The volume with the passwords of a service."""
+    (volume,) = (mount.source for mount in service.mounts if mount.target == PASSWORDS)
+    return volume
+
+
+def _passwords_are_known_where_they_are_needed(project: Project, servers: list[Service]) -> None:
+    """No server has those of another, except within a Citus cluster; the coordinator has all, by the names of nodes."""
+    alone = [secrets_of(server) for server in servers if server.command[0] in ("server", "node")]
+    of_cluster = {secrets_of(server) for server in servers if server.command[0] in ("worker", "citus")}
+    assert len({*alone, *of_cluster}) == len(alone) + len(of_cluster)
+    assert len(of_cluster) <= 1
+    (coordinator,) = project.running("coordinator")
+    (control,) = project.running("server")
+    nodes = {
+        Path(mount.target).name: mount.source for mount in coordinator.mounts if Path(mount.target).parent == NODES
+    }
+    assert secrets_of(coordinator) == secrets_of(control)
+    assert nodes == {server.name: secrets_of(server) for server in servers if server.command[0] in ("node", "worker")}
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=FILES)

@@ -51,6 +51,7 @@ PASSING = tuple(
         "procedures.contract",
         *(f"planner.{name}" for name in ("run_plan", "prices", "job")),
         *(f"trial_groups.{name}" for name in ("allocation", "measuring", "profile")),
+        "retry",  # how long a statement waits for a busy server
         "hopper.allocation.registry",  # whether an allocation needs what is slow to read
     )
 )
@@ -72,10 +73,10 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     ),
     "decisions": (),
     "coordinator": ("easeml_db.decisions",),
-    "postgres": PORTS,
+    "postgres": (*PORTS, "easeml_loaders.passwords"),
     "simulated": PORTS,
     "report": ("easeml_db.decisions.hopper",),
-    "local": ("easeml_db.coordinator", "easeml_db.postgres", "easeml_plpy"),
+    "local": ("easeml_db.coordinator", "easeml_db.postgres", "easeml_plpy", "easeml_loaders.passwords"),
     # It connects as whoever is logged in, reads named queries, draws as the report does, and shows and takes pictures.
     "console": (
         "easeml_db.report",

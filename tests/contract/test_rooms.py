@@ -14,8 +14,8 @@ MOST_FILES = 25
 ROOMS = {
     "easeml_plpy": "server columns metrics architectures states trainers row_forms packing catalogue prediction units"
     " nodes drift tasks evaluation files",
-    "easeml_db.postgres": "background connection versions extension_scripts extension_files queries sessions nodes"
-    " stores on_nodes chores slots ports",
+    "easeml_db.postgres": "background connection versions extension_scripts extension_files queries answering sessions"
+    " nodes stores on_nodes chores slots ports",
     "easeml_db.decisions.hopper": "schedulers work allocation dispatch",
     "easeml_db.decisions.procedures": "options contract rungs sampling halving population race budget creation proposal"
     " hyperparameter_importance",

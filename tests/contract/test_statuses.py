@@ -83,7 +83,7 @@ def test_no_function_catches_every_error(sql_routines):
     assert catching == {
         "find_source", "find_output", "find_tenant", "drop_price_list", "log_prediction", "claim_name",
         "advance_task", "feed", "label_from", "look_for_refresh", "listed_places", "tables_by_segment",
-        "is_starting_runs", "prune_unlocked", "examples_bytes",
+        "is_starting_runs", "prune_unlocked", "examples_bytes", "function_names", "let_in", "let_out",
     }  # fmt: skip
 
 

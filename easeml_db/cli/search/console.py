@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from easeml_db.cli.terminal.connection import dsn_option, dsn_or_embedded
+from easeml_db.cli.terminal.connection import dsn_option, dsn_with_passwords
 from easeml_db.cli.terminal.output import say
 from easeml_db.errors import InvalidArgument, NotReady
 
@@ -35,7 +35,7 @@ def console(host: str, port: int, remote: bool, dsn: str | None) -> None:
             f"easeml console needs the package {error.name}, which is not installed",
             hint="pip install 'easeml-db[console]'",
         ) from error
-    settings = Settings(dsn_or_embedded(dsn), host, port)
+    settings = Settings(dsn_with_passwords(dsn), host, port)
     check_dsn(settings.dsn)
     _check_host(settings, remote)
     # Users who log in must not get a password from the environment.

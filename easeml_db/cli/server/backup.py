@@ -21,6 +21,7 @@ from easeml_db.cli.terminal.output import json_option, print_json, say
 from easeml_db.errors import NotReady
 from easeml_db.local.backups import back_up
 from easeml_db.local.binaries import find_client_programs
+from easeml_db.local.lock_rights import close_private
 from easeml_db.local.restores import check
 from easeml_db.local.restores import restore as restore_file
 from easeml_db.local.server import Embedded
@@ -29,7 +30,9 @@ from easeml_db.postgres.connection import connect_now, not_a_connection_string
 
 MOST_JOBS = 4
 allow_missing_option = click.option(
-    "--allow-missing", is_flag=True, help="Accept tables with fewer rows than the dump says it has."
+    "--allow-missing",
+    is_flag=True,
+    help="Accept tables with fewer rows than the dump says, and leave out objects that their owners cannot make.",
 )
 
 
@@ -83,15 +86,20 @@ def restore(
             done = restore_file(
                 server.dsn(), _programs(server), file, n_jobs=jobs, allow_missing=allow_missing, ends_sessions=True
             )
+            with connect_now(server.dsn()) as connection:
+                close_private(connection)
     if as_json:
         print_json({"database": done.database, "version": done.dump.version, "check": done.check,
-                    "new_roles": done.new_roles, "other_groups": done.other_groups})  # fmt: skip
+                    "new_roles": done.new_roles, "other_groups": done.other_groups,
+                    "left_out": [left._asdict() for left in done.left_out]})  # fmt: skip
         return
     say(f"database {done.database}: {done.check}")
     if done.new_roles:
         say(f"new roles, without passwords: {', '.join(done.new_roles)}")
     for role, group in done.other_groups:
         say(f"not granted, since a group {group} may be another one here: role {role} was a member of it")
+    for left in done.left_out:
+        say(f"left out: {left}")
     if dsn:
         say("start its coordinator: easeml coordinator --dsn ...")
 

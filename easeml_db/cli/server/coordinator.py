@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from easeml_db.cli.server.server import say_update
 from easeml_db.cli.terminal.arguments import slots_option
 from easeml_db.cli.terminal.connection import dsn_option, dsn_or_embedded
 from easeml_db.cli.terminal.listing import listing
@@ -16,6 +17,8 @@ from easeml_db.cli.terminal.output import say
 from easeml_db.errors import InvalidArgument
 from easeml_db.local.binaries import find_binaries
 from easeml_db.local.journal import Journal
+from easeml_db.local.lock_rights import close_locks as take_lock_rights
+from easeml_db.local.lock_rights import open_rights
 from easeml_db.local.log_files import keep_short
 from easeml_db.local.preparation import prepare_database
 from easeml_db.local.service import serve
@@ -23,7 +26,7 @@ from easeml_db.postgres import extension_files
 from easeml_db.postgres.connection import connect_now, server_error
 from easeml_db.postgres.slots.executor import UNIT_LEASE_SECONDS
 
-# A procedure that thinks long in a thread gives way to the loop after this time, and not after Python's 5 ms.
+# A thread that converts rows or pickles questions gives way to the loop after this time, not after Python's 5 ms.
 SWITCH_SECONDS = 0.0005
 
 
@@ -99,7 +102,10 @@ health = listing(
     type=click.Path(path_type=Path, exists=True),
     help="Folder of the server's pg_config (default: the newest with PL/Python).",
 )
-def install(dsn: str | None, n_slots: int | None, files_only: bool, bindir: Path | None) -> None:
+@click.option(
+    "--close-locks", is_flag=True, help="Take from PUBLIC what lets any role fill the server's lock table (see doctor)."
+)
+def install(dsn: str | None, n_slots: int | None, files_only: bool, bindir: Path | None, close_locks: bool) -> None:
     """Install the extension into a server on this machine: its files, the extension, a coordinator role, slots."""
     changed = extension_files.install(bindir or find_binaries())
     say("\n".join(f"wrote {path}" for path in changed) or "extension files are current")
@@ -111,9 +117,15 @@ def install(dsn: str | None, n_slots: int | None, files_only: bool, bindir: Path
 
     with connect_now(dsn) as connection:
         try:
-            prepare_database(connection, n_slots=n_slots)
+            update = prepare_database(connection, n_slots=n_slots)
+            if close_locks:
+                take_lock_rights(connection)
+            n_open = len(open_rights(connection))
         except psycopg.Error as error:
             raise server_error(error) from error
+    say_update(update)
+    if n_open:
+        say("any role can fill the server's lock table: easeml doctor says how to close that, or --close-locks does it")
     say("installed; check with: easeml doctor --dsn ..., then run: easeml coordinator --dsn ...")
 
 

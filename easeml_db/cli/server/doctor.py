@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
 import click
@@ -22,13 +23,17 @@ from easeml_db.cli.server.findings import (
     python_finding,
     segment_findings,
     server_finding,
+    service_findings,
     slot_findings,
     this_environment,
+    vacuum_finding,
 )
+from easeml_db.cli.server.lock_findings import lock_findings
 from easeml_db.cli.terminal.connection import dsn_option, dsn_or_embedded, open_connection
 from easeml_db.cli.terminal.output import json_option, print_json
-from easeml_db.cli.terminal.statements import Connection, Row, rows
+from easeml_db.cli.terminal.statements import Connection, Row, call, rows
 from easeml_db.errors import EasemlError
+from easeml_db.local.lock_rights import open_rights
 from easeml_db.postgres.connection import server_error
 from easeml_db.words.visible_text import visible
 
@@ -39,7 +44,7 @@ STYLES = {"ok": "green", "warn": "yellow", "fault": "bold red"}
 @dsn_option
 @json_option
 def doctor(dsn: str | None, as_json: bool) -> None:
-    """Check server, extension, Python, devices, slots, other servers and coordinator. Exits with 1 on a fault."""
+    """Check server, extension, Python, devices, slots, nodes, coordinator and locks. Exits with 1 on a fault."""
     findings = list(_examine(dsn))
     is_healthy = all(finding.status != "fault" for finding in findings)
     if as_json:
@@ -80,6 +85,7 @@ def _examine_server(connection: Connection, *, is_private: bool) -> Iterator[Fin
     server = rows(connection, "server")[0]
     yield server_finding(server)
     yield plpython_finding(server)
+    yield vacuum_finding(server)
     yield extension_finding(server)
     if server["installed_version"] is None:
         return
@@ -94,6 +100,14 @@ def _examine_server(connection: Connection, *, is_private: bool) -> Iterator[Fin
     if facts:
         yield from _examine_python(facts, server, is_private=is_private)
     yield from _examine_work(connection, facts, is_private=is_private)
+    yield from lock_findings(server, open_rights(connection), _lock_holders(connection))
+
+
+def _lock_holders(connection: Connection) -> list[Row]:
+    try:
+        return rows(connection, "lock_holders")
+    except psycopg.errors.InsufficientPrivilege:  # they are for administrators
+        return []
 
 
 def _examine_python(facts: Row, server: Row, *, is_private: bool) -> Iterator[Finding]:
@@ -103,6 +117,16 @@ def _examine_python(facts: Row, server: Row, *, is_private: bool) -> Iterator[Fi
     yield device_finding(facts)
 
 
+def _examine_nodes(connection: Connection, names: Sequence[str]) -> Iterator[Finding]:
+    """Check the service's rights on each node, as of the last look at it; only administrators may see that."""
+    readers: dict[str, dict[str, str]] = {}
+    for row in rows(connection, "readers"):
+        readers.setdefault(row["segment_name"], {})[row["reader"]] = row["role"]
+    for name in names:
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            yield from service_findings(name, call(connection, "segment_facts", name) or {}, readers.get(name, {}))
+
+
 def _examine_work(connection: Connection, facts: Row | None, *, is_private: bool) -> Iterator[Finding]:
     try:
         is_local = (connection.info.host or "/").startswith("/")
@@ -110,6 +134,7 @@ def _examine_work(connection: Connection, facts: Row | None, *, is_private: bool
         nodes = {segment["segment_name"] for segment in segments if segment["service"] is not None}
         yield from slot_findings(rows(connection, "slots"), facts, os.cpu_count() if is_local else None, nodes)
         yield from segment_findings(segments)
+        yield from _examine_nodes(connection, [row["segment_name"] for row in segments if row["checked_at"]])
         last = next(iter(rows(connection, "coordinator")), None)
         yield coordinator_finding(last, is_private=is_private)
     except psycopg.errors.InsufficientPrivilege:

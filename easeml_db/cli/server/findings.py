@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,7 @@ from easeml_db.local.processes import WAITING_THREADS
 
 REQUIRED = ("numpy", "torch", "safetensors", "easeml_plpy", "easeml_db")
 OWN = ("easeml_plpy", "easeml_db")
+LONGEST_VACUUM_PAUSE = 10  # seconds
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,19 @@ def server_finding(server: Row) -> Finding:
     if server["major"] < MIN_MAJOR:
         return Finding("server", "fault", message, f"Use PostgreSQL {MIN_MAJOR} or newer.")
     return Finding("server", "ok", message)
+
+
+def vacuum_finding(server: Row) -> Finding:
+    """Check that what pruned states leave is freed soon: before PostgreSQL 17 the coordinator may not vacuum."""
+    seconds = server["autovacuum_seconds"]
+    if server["major"] >= 17 or (seconds is not None and seconds <= LONGEST_VACUUM_PAUSE):
+        return Finding("vacuum", "ok", "states that are pruned make room")
+    message = "autovacuum is off" if seconds is None else f"autovacuum looks only every {seconds} s"
+    todo = (
+        "Pruned states take disk until then. As a superuser: ALTER SYSTEM SET autovacuum_naptime = '1s', and"
+        " autovacuum = on; SELECT pg_reload_conf();"
+    )
+    return Finding("vacuum", "warn", message, todo)
 
 
 def plpython_finding(server: Row) -> Finding:
@@ -153,6 +167,36 @@ def segment_findings(segments: Sequence[Row]) -> Iterator[Finding]:
         if node["refusal"] is not None:
             todo = f"easeml segment check {node['segment_name']}"
             yield Finding("segments", "fault", f"{node['segment_name']} trains nothing: {node['refusal']}", todo)
+
+
+def service_findings(name: str, facts: Row, readers: Mapping[str, str]) -> Iterator[Finding]:
+    """Report what the role of the service may do on a node beyond its work, and which readers are missing. `readers`:
+    the role that each of them reads for.
+    """
+    service = facts.get("service")
+    if service is None:
+        return
+    role, on_node = service["role"], f"On the server of {name}, as an administrator: "
+    if service["is_superuser"]:
+        yield Finding("service", "fault", f"{name}: its role {role} is a superuser", f"{on_node}another role for it.")
+    if service["groups"]:
+        groups = ", ".join(service["groups"])
+        todo = f"{on_node}REVOKE {groups} FROM {role};"
+        yield Finding("service", "fault", f"{name}: role {role} of the service is a member of {groups}", todo)
+    if service["tables"]:
+        tables = ", ".join(service["tables"][:8])
+        message = f"{name}: role {role} of the service may read {tables}; rows are read through readers alone"
+        yield Finding("service", "warn", message, f"{on_node}REVOKE ALL ON {tables} FROM {role};")
+    for reader, tenant in readers.items():
+        if reader not in service["readers"]:
+            todo = (
+                f"easeml segment install SERVICE --reader {tenant}, by a service of a superuser there; then the owners"
+                f" of the tables: GRANT SELECT ON ... TO {reader};"
+            )
+            message = (
+                f"{name}: no role {reader} that the service is a member of: {tenant} cannot refresh datasets there"
+            )
+            yield Finding("service", "warn", message, todo)
 
 
 def slot_findings(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 from psycopg import sql
 from psycopg.types.json import Jsonb
@@ -13,7 +15,7 @@ from easeml_db.cli.terminal.output import print_json, print_rows, say
 from easeml_db.cli.terminal.statements import Connection, call, rows
 from easeml_db.errors import EasemlError, InvalidArgument
 from easeml_db.postgres.nodes.engines import DEFAULT, ENGINES, engines_of, place_of
-from easeml_db.postgres.nodes.node_installation import check_installer
+from easeml_db.postgres.nodes.node_installation import add_readers, check_installer
 from easeml_db.postgres.nodes.nodes import Node, execute_script, hold, look_at, visited
 
 COLUMNS = {
@@ -77,12 +79,18 @@ def check(place: str, dsn: str | None, as_json: bool) -> None:
 @segments.command("install")
 @click.argument("service")
 @click.option("--grant", "role", help="Role by which the coordinator works there: made a member of easeml_segment.")
+@click.option(
+    "--reader", "tenants", metavar="ROLE", multiple=True,
+    help="A role whose tables are read there: makes easeml_reads_ROLE, to which owners GRANT SELECT.",
+)  # fmt: skip
 @click.option("--engine", type=click.Choice(list(ENGINES)), default=DEFAULT, help=f"What SERVICE is: {_servers()}.")
 @click.option(
     "--delegated", "through_coordinator", is_flag=True,
     help="With --engine citus: SERVICE is the cluster's coordinator, and installs it on all workers.",
 )  # fmt: skip
-def install_segment(service: str, role: str | None, engine: str, through_coordinator: bool) -> None:
+def install_segment(
+    service: str, role: str | None, tenants: Sequence[str], engine: str, through_coordinator: bool
+) -> None:
     """Create the extension easeml_segment on the server of SERVICE, whose role must be a superuser there."""
     ways = engines_of(engine)
     if through_coordinator and len(ways) == 1:
@@ -93,6 +101,7 @@ def install_segment(service: str, role: str | None, engine: str, through_coordin
         kind.install(service, connection)
         if role is not None:
             connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
+        add_readers(connection, tenants)
     say(
         "easeml_segment is installed there; now, with the service by which the coordinator works there"
         f"{f' as role {role}' if role else ''}: easeml segment add NAME --service ...{kind.options}"

@@ -18,6 +18,7 @@ from easeml_db.cli.terminal.arguments import slots_option
 from easeml_db.cli.terminal.connection import data_option, embedded
 from easeml_db.cli.terminal.output import INTERRUPTED, json_option, print_json, say
 from easeml_db.errors import EasemlError, NotAllowed, NotFound
+from easeml_db.local.by_owner.updates import Update
 from easeml_db.local.folder_contents import LOGS
 from easeml_db.local.folder_lock import alone
 from easeml_db.local.log_files import Tail, last_lines
@@ -41,7 +42,7 @@ def up(folder: Path | None, n_slots: int | None, port: int | None, as_json: bool
         if nodes_of(server):
             start_nodes(server, nodes_of(server))
         server.start(port=port)
-        server.prepare(n_slots=n_slots)
+        say_update(server.prepare(n_slots=n_slots))
         server.start_coordinator()
         wait_for_coordinator(server)
     _print_status(server, as_json)
@@ -152,6 +153,14 @@ def alone_with(server: Embedded, check: Callable[[], object]) -> AbstractContext
     """Keep other commands that start, stop or remove a private server waiting during a block. check: as in `alone`."""
     notice = f"another command works on {server.folder}; this one waits for it"
     return alone(server.folder, check, lambda: say(notice, err=True))
+
+
+def say_update(update: Update) -> None:
+    """Tell what an update of the extension did to users' views, beside the answer of a command."""
+    for view in update.views:
+        say(f"dropped, and made anew if it outlasts its session: {view}", err=True)
+    for left in update.left_out:
+        say(f"not made anew: {left}; its definition: pg_restore -f - {update.kept}", err=True)
 
 
 def _print_status(server: Embedded, as_json: bool) -> None:

@@ -44,6 +44,11 @@ def dsn_or_embedded(dsn: str | None = None) -> str:
     return dsn or embedded(_folder_of_environment()).dsn()
 
 
+def dsn_with_passwords(dsn: str | None = None) -> str:
+    """Return the connection string where roles must prove who they are: the socket of the private server trusts."""
+    return dsn or embedded(_folder_of_environment()).tcp_dsn()
+
+
 def _folder_of_environment() -> Path | None:
     import os
 

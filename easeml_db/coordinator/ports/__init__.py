@@ -6,6 +6,7 @@
     runs.py          runs, trials, and the history of a run
     tenancy.py       arms, priors, beliefs, and the policy's memory
     searches.py      what procedures see and decide
+    answering.py     long computations, beside the loop
     allocations.py   profiles of devices, and who got which of them
     plans.py         what is planned for runs
     instances.py     instances that bring slots, and what starts them
@@ -23,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from easeml_db.coordinator.ports.allocations import AllocationStore
+from easeml_db.coordinator.ports.answering import Answering
 from easeml_db.coordinator.ports.clock import Clock
 from easeml_db.coordinator.ports.executor import Executor
 from easeml_db.coordinator.ports.inbox import Inbox
@@ -46,6 +48,7 @@ class Ports:
     runs: RunStore
     tenancy: TenancyStore
     searches: SearchStore
+    answering: Answering
     allocations: AllocationStore
     plans: PlanStore
     instances: InstanceStore

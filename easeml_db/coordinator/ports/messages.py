@@ -118,7 +118,7 @@ class SlotWaiting:
 
 @dataclass(frozen=True)
 class UnitFailed:
-    """The unit is not recorded. The class of the error says whose fault it was (SlotLost, OutOfSpace: no one's)."""
+    """The unit is not recorded. Its error says whose fault it was (SlotLost, OutOfSpace, ServerBusy: no one's)."""
 
     order: Order
     error: EasemlError

@@ -39,9 +39,11 @@ class RunStore(Protocol):
     async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
         """Mark an open trial as failed, with the reason."""
 
-    async def crashed(self, run_id: int, trial_id: int, reason: str) -> int:
-        """Add to the run's history that the server crashed during a trial's unit; return how often that has happened
-        since a unit of the trial was recorded, or the run was resumed."""
+    async def crashed(self, run_id: int, trial_id: int, reason: str) -> list[int]:
+        """Add to the run's history that the server crashed during a trial's unit. End the trial, and with it all open
+        trials of its architecture in this run, which would crash it as well; return which have ended. Those that a
+        procedure begins later fail at once, unless the run is resumed.
+        """
 
     async def fail(self, run_id: int, reason: str) -> bool:
         """End a run that cannot be served: failed, with the reason; its open trials are cancelled. Return whether it is

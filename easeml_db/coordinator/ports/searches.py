@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.words.run import Run
-
-Answered = TypeVar("Answered")
 
 
 class SearchStore(Protocol):
@@ -19,11 +16,6 @@ class SearchStore(Protocol):
         """Return what a procedure may know of an arm's trials, or of some of them, by trial_number.
 
         Raises NotFound if the run is over, or was resumed since it was read.
-        """
-
-    def ask(self, question: Callable[[], Answered]) -> Future[Answered]:
-        """Have a question to a procedure answered, and return at once: a long one is answered beside the loop. The
-        result raises what the question raises.
         """
 
     async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from easeml_db.decisions.planner.declared import declared_stages, declares_stages
 from easeml_db.decisions.planner.envelope import Past, envelopes
-from easeml_db.decisions.planner.job import Job, architectures_of
+from easeml_db.decisions.planner.job import Cut, Job, TrialProfile, architectures_of
 from easeml_db.decisions.planner.knowledge import Knowledge
 from easeml_db.decisions.planner.planning import Alternative, Goal, make_plans, plan_frontier
 from easeml_db.decisions.planner.prices import MAX_TYPES, InstanceType, PriceList, instance_type
@@ -31,6 +32,7 @@ TEXTS: Mapping[str, str | None] = {
 WHOLE = ("n_slots", "max_instances")
 MAX_NAME = 200
 MAX_POINTS = 100
+LEAST_EPOCHS = 1.5  # of its shortest trial: no run is so short that it has no model
 MOST_SAMPLES, FEWEST_SAMPLES, MAX_SAMPLED_TRIALS = 100, 20, 200_000
 
 
@@ -95,8 +97,8 @@ def make_plan(
     """Return the stages of the plan and of its alternatives, or the points of the frontier, as a JSON array of rows.
 
     The request is an object: `types`, rows of easeml.instance_types; `knowledge`, see `knowledge.py`; `goal`, an object
-    {"deadline_seconds", "max_cost", "confidence"} or {"n_points"}; names of price list and dataset. Raises
-    InvalidArgument, NotReady.
+    {"deadline_seconds", "max_cost", "confidence", "max_seconds"} or {"n_points"}; names of price list and dataset.
+    Raises InvalidArgument, NotReady.
     """
     request = json.loads(request_json)
     search = Search(architectures_json, search_space_json, procedure, n_configs, max_epochs, seed, options_json)
@@ -111,9 +113,9 @@ def make_plan(
     facts = request["knowledge"]
     reading = max(profile.reading_seconds for profile in profiles.values())
     margin = (facts.get("margin_seconds") or 0.0) + reading
-    job = Job(stages, profiles, data_gb=facts["data_gb"], margin_seconds=margin)
-    simulator = Simulator(job, prices, n_samples=_n_samples(job), seed=seed)
     goal = request["goal"]
+    job = Job(stages, profiles, data_gb=facts["data_gb"], margin_seconds=margin, cut=_cut(goal, profiles.values()))
+    simulator = Simulator(job, prices, n_samples=_n_samples(job), seed=seed)
     if goal.get("n_points") is not None:
         return json.dumps([_point(simulator, plan) for plan in plan_frontier(simulator, _n_points(goal["n_points"]))])
     limits = Goal(goal["deadline_seconds"], goal["max_cost"], goal["confidence"])
@@ -123,6 +125,17 @@ def make_plan(
         rows += plan_rows(simulator, alternative, notes)
         rows[-1]["chance"] = limits.chance(alternative.prediction)
     return json.dumps(rows)
+
+
+def _cut(goal: Mapping[str, Any], profiles: Iterable[TrialProfile]) -> Cut | None:
+    """Return when max_seconds cuts a run short: at the deadline if that is earlier, but after an epoch and a test."""
+    limit = goal.get("max_seconds")
+    if limit is None:
+        return None
+    deadline = goal.get("deadline_seconds")
+    # A hair earlier: sums of floats are not exact, and the deadline is to hold.
+    latest = math.inf if deadline is None else deadline * (1 - 1e-9)
+    return Cut(limit, latest, LEAST_EPOCHS * min(profile.seconds(1) for profile in profiles))
 
 
 def _prices(request: Mapping[str, Any]) -> PriceList:
@@ -170,6 +183,9 @@ def plan_rows(simulator: Simulator, alternative: Alternative, notes: str) -> lis
             }
         )  # fmt: skip
         start += float(prediction.stage_seconds[number].mean())
+    if prediction.done < 1:
+        cut = f"it is cut short with {100 * prediction.done:.0f} % of the search done"
+        notes = "; ".join(filter(None, (notes, cut)))
     total = dict.fromkeys(rows[0]) | {"plan": alternative.name, "start_seconds": 0.0, "note": notes or None}
     total["n_slots"] = max(n_slots for _, n_slots in alternative.plan)
     return [*rows, total | _statistics(prediction.seconds, prediction.cost)]

@@ -28,7 +28,7 @@ from easeml_db.decisions.search_space.specs import RESERVED
 from easeml_db.errors import InvalidArgument, NotReady
 from easeml_db.words.run import Search
 
-FEWEST_PLAYS, MOST_PLAYS, PLAYED_TRIALS = 8, 32, 1200  # few trials are played more often: their number varies more
+FEWEST_PLAYS, MOST_PLAYS, PLAYED_TRIALS = 4, 32, 1200  # few trials are played more often: their number varies more
 MAX_PLAYED_EPOCHS = 20_000
 MAX_PLAYED_TRIALS = 200
 TIE = 1e-9  # by which scores differ that are known as equal

@@ -202,6 +202,23 @@ class TrialProfile:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """When a run is cut short, with what it has by then: `limit_seconds` after its first slots are ready (`is_begun`:
+    from now), and no later than `latest_seconds` from now; but it trains for `least_seconds` in any case.
+    """
+
+    limit_seconds: float
+    latest_seconds: float = math.inf
+    least_seconds: float = 0.0
+    is_begun: bool = False
+
+    def moment(self, ready: Vector) -> Vector:
+        """Return when it is cut, if its first slots are ready at these times."""
+        limit = (0.0 if self.is_begun else ready) + self.limit_seconds
+        return np.maximum(np.minimum(limit, self.latest_seconds), ready + self.least_seconds)
+
+
+@dataclass(frozen=True)
 class Job:
     """Stages in their order, profiles by architecture and kind of device, and the bytes that an instance brings in.
 
@@ -214,6 +231,7 @@ class Job:
     is_hopping: bool = True
     data_gb: float = 0.0
     margin_seconds: float = 0.0
+    cut: Cut | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.stages) <= MAX_STAGES:

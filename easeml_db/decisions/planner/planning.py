@@ -69,10 +69,15 @@ class Goal:
         in_time = prediction.seconds <= (self.deadline_seconds or math.inf)
         return float((in_time & (prediction.cost <= (self.max_cost or math.inf))).mean())
 
-    def rank(self, prediction: Prediction) -> tuple[float, float]:
-        """Return the quantities to minimise: cost, then time; with a sum and no deadline, time, then cost."""
-        by_cost = prediction.mean_cost, prediction.mean_seconds
-        return by_cost[::-1] if self.deadline_seconds is None and self.max_cost is not None else by_cost
+    def rank(self, prediction: Prediction) -> tuple[float, float, float]:
+        """Return the quantities to minimise: the share of work that is cut off, then cost, then time; with a sum and no
+        deadline, time before cost.
+        """
+        undone = round(1.0 - prediction.done, 9)
+        cost, seconds = prediction.mean_cost, prediction.mean_seconds
+        if self.deadline_seconds is None and self.max_cost is not None:
+            return undone, seconds, cost
+        return undone, cost, seconds
 
     def _of(self, values: Vector) -> float:
         return float(values.mean() if self.confidence is None else np.quantile(values, self.confidence))
@@ -174,7 +179,7 @@ class _Search:
                 f"deadline: expected at least {_seconds(_rounded_up(goal.seconds(fastest)))}, the fastest plan,"
                 f" got {_seconds(deadline)}",
                 hint=f"The fastest plan costs {_money(goal.cost(fastest))}."
-                " Allow more time, fewer trials or fewer epochs.",
+                " Allow more time, fewer trials or fewer epochs; with max_seconds it may end unfinished.",
             )
         cheapest = min(in_time, key=lambda one: (goal.cost(one), goal.seconds(one)))
         within = "" if deadline is None else f" within {_seconds(deadline)}"

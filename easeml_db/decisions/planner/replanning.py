@@ -15,7 +15,7 @@ import numpy as np
 
 from easeml_db.decisions.planner.documents import plan_rows
 from easeml_db.decisions.planner.forecast_documents import rest_of
-from easeml_db.decisions.planner.job import Job, architectures_of
+from easeml_db.decisions.planner.job import Cut, Job, architectures_of
 from easeml_db.decisions.planner.planning import PLANNED, Alternative, Goal, best_plan
 from easeml_db.decisions.planner.prices import InstanceType, PriceList
 from easeml_db.decisions.planner.run_plan import RunPlan, planned_stages
@@ -61,10 +61,21 @@ class Rest:
                 self.ending_seconds = ENDING_EPOCHS * max(profile.seconds(1) for profile in profiles.values())
             sessions = [profile.session_seconds for (_, kind), profile in profiles.items() if kind == self._held_kind()]
             waiting = self._starting_seconds(max(sessions, default=0.0))
-            job = Job(self._stages, profiles, data_gb=standing["knowledge"]["data_gb"], margin_seconds=waiting)
+            job = Job(
+                self._stages, profiles, data_gb=standing["knowledge"]["data_gb"], margin_seconds=waiting,
+                cut=self._cut(standing.get("seconds_to_limit")),
+            )  # fmt: skip
             prices = PriceList(plan.prices.name, self._types)
             self._simulator = Simulator(job, prices, n_samples=SAMPLES, seed=standing["seed"])
         self.notes = "; ".join(knowledge.notes)
+
+    def _cut(self, seconds_to_limit: float | None) -> Cut | None:
+        """Return when a run with max_seconds is cut short: in time for its test before the deadline, too."""
+        if seconds_to_limit is None:
+            return None
+        deadline = math.inf if self._plan.deadline_seconds is None else self._plan.deadline_seconds
+        latest = deadline - self._now.now_seconds - self.ending_seconds
+        return Cut(max(0.0, seconds_to_limit), max(0.0, latest * (1 - 1e-9)), is_begun=True)
 
     @property
     def simulator(self) -> Simulator | None:
@@ -135,6 +146,39 @@ def leaves_plan(plan: RunPlan, prediction: Prediction, now_seconds: float, endin
     if float(np.quantile(ends, CONFIDENCE)) < plan.seconds_mean:
         return f"ahead: {ends.mean():.0f} s are expected in all, planned were {plan.seconds_mean:.0f} s"
     return None
+
+
+@dataclass(frozen=True)
+class Replanned:
+    """A new plan for the rest of a run, its row with its stages, and why it was made."""
+
+    plan: RunPlan
+    row: dict[str, Any]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Replanning:
+    """The question how to plan the rest of a run, asked for a `reason`, or (None) only if it has left its plan."""
+
+    plan: RunPlan
+    standing: Mapping[str, Any]
+    circumstances: Circumstances
+    reason: str | None = None
+
+    def answer(self) -> Replanned | None:
+        """Return the new plan; None if none is needed, or nothing is left. Raises EasemlError if there is none."""
+        rest = Rest(self.plan, self.standing, self.circumstances)
+        reason = self.reason or self._why(rest)
+        if reason is None or rest.simulator is None:
+            return None
+        return Replanned(*replan(self.plan, rest, self.circumstances, reason), reason)
+
+    def _why(self, rest: Rest) -> str | None:
+        prediction = rest.as_planned()
+        if prediction is None:
+            return None
+        return leaves_plan(self.plan, prediction, self.circumstances.now_seconds, rest.ending_seconds)
 
 
 def replan(plan: RunPlan, rest: Rest, circumstances: Circumstances, reason: str) -> tuple[RunPlan, dict[str, Any]]:

@@ -48,13 +48,14 @@ NOTHING = Held(0, 0)
 @dataclass(frozen=True)
 class Prediction:
     """The expected time and cost of a plan: all arrays have shape (samples,), with one for each stage where stages are
-    listed.
+    listed. `done`: the mean share of the work that is done before the job is cut short.
     """
 
     seconds: Vector
     cost: Vector
     stage_seconds: tuple[Vector, ...]
     stage_cost: tuple[Vector, ...]
+    done: float = 1.0
 
     @cached_property
     def mean_seconds(self) -> float:
@@ -79,7 +80,8 @@ class _State(NamedTuple):
     """The state at a barrier: the time, the instances held, oldest first, and the time of each stage so far.
 
     `bracket`: when the trials of the bracket under way are as far; `latest`: the same of all brackets beside which
-    others began."""
+    others began; `cut`: when the job is cut short; `work` and `done`: slot seconds of all stages, and of those before
+    the cut."""
 
     now: Vector
     bracket: Vector
@@ -88,6 +90,9 @@ class _State(NamedTuple):
     groups: tuple[_Group, ...]
     seconds: tuple[Vector, ...]
     costs: tuple[Vector, ...]
+    cut: Vector | None = None
+    work: Vector | float = 0.0
+    done: Vector | float = 0.0
 
 
 class Simulator:
@@ -117,7 +122,8 @@ class Simulator:
         key = plan, held
         if key not in self._predicted:
             end = self._after(plan, held)
-            self._predicted[key] = Prediction(end.now, np.sum(end.costs, axis=0), end.seconds, end.costs)
+            done = 1.0 if end.cut is None else float(np.mean(end.done / np.maximum(end.work, 1e-12)))
+            self._predicted[key] = Prediction(end.now, np.sum(end.costs, axis=0), end.seconds, end.costs, done)
         return self._predicted[key]
 
     def start_seconds(self, stage: int, type_number: int, n_new: int) -> tuple[Vector, Vector]:
@@ -175,7 +181,7 @@ class Simulator:
             groups = (*groups, _Group(now + queue, n_new, np.zeros(self.draws.n_samples)))
             cost += n_new * instance.price_per_gb * self.job.data_gb
             now = now + queue + start
-        time = self.times.of(stage, instance, n_slots)
+        time, ready = self.times.of(stage, instance, n_slots), now
         # A continued stage trains states of its bracket, which may not be there yet when the slots are.
         begun = np.maximum(now, before.bracket) if self.job.stages[stage].is_continued else now
         bracket, latest, now = begun + time.longest_seconds, before.latest, now + time.seconds
@@ -184,15 +190,24 @@ class Simulator:
         if stage + 1 == self.n_stages:
             # Trials of an overlapped bracket may outlast the last stage.
             now = np.maximum(now, latest)
+        cut = before.cut
+        if not stage and self.job.cut is not None:
+            cut = self.job.cut.moment(ready)
+        busy, share = time.busy_seconds, np.ones(self.draws.n_samples)
+        if cut is not None:
+            end = np.minimum(now, np.maximum(cut, before.now))
+            share = np.clip((end - ready) / np.maximum(now - ready, 1e-12), 0.0, 1.0)
+            now, bracket, latest = end, np.minimum(bracket, end), np.minimum(latest, end)
         if instance.is_per_function:
-            cost += time.busy_seconds * instance.price_per_slot_second
+            cost += share * busy * instance.price_per_slot_second
         else:
-            billed = [instance.billed(now - group.ready) for group in groups]
+            billed = [instance.billed(np.maximum(now - group.ready, 0.0)) for group in groups]
             for group, until_now in zip(groups, billed, strict=True):
                 cost += group.n_instances * instance.price_per_second * (until_now - group.billed_seconds)
             groups = tuple(group._replace(billed_seconds=b) for group, b in zip(groups, billed, strict=True))
         seconds = (*before.seconds, now - before.now)
-        return _State(now, bracket, latest, type_number, groups, seconds, (*before.costs, cost))
+        work, done = before.work + busy, before.done + share * busy
+        return _State(now, bracket, latest, type_number, groups, seconds, (*before.costs, cost), cut, work, done)
 
 
 def _n_held(groups: Sequence[_Group]) -> int:

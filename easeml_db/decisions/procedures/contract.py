@@ -13,6 +13,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import ClassVar
 
 from easeml_db.decisions.procedures.options import Options, checked_max_epochs, checked_n_configs
@@ -92,6 +94,11 @@ class TrialHistory:
     def is_training(self, max_epochs: int) -> bool:
         """Return whether it has epochs to do before it waits for a decision."""
         return self.is_open and self.n_epochs < self.target(max_epochs)
+
+    @cached_property
+    def best_scores(self) -> tuple[float, ...]:
+        """The best score until each of its own epochs; WORST before the first finite one."""
+        return tuple(accumulate(map(finite_or_worst, self.scores), max))
 
     def score_at(self, n_epochs: int) -> float:
         """Return its score after a total number of epochs; WORST if there is none, or it is not finite."""

@@ -10,12 +10,16 @@ import psycopg
 from easeml_db.postgres import background
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.stores.store_session import SETTINGS, StoreSession
+from easeml_db.postgres.versions import FIRST_WITH_MAINTAIN
 
 VACUUM = "VACUUM (TRUNCATE false) easeml.checkpoints, easeml.checkpoint_chunks"
 
 
 class PostgresStateSpace:
-    """StateSpace on PostgreSQL; units need not wait for a vacuum, so it has a session of its own."""
+    """StateSpace on PostgreSQL; units need not wait for a vacuum, so it has a session of its own.
+
+    Before PostgreSQL 17 autovacuum frees the space, by the settings of the tables (sql/units/tables.sql).
+    """
 
     def __init__(self, session: StoreSession) -> None:
         self._session = session
@@ -25,8 +29,8 @@ class PostgresStateSpace:
 
     async def reclaim(self) -> int:
         """Vacuum pruned states in the background; return the bytes of the others."""
-        self._has_to_vacuum = True
-        if self._vacuuming is None or self._vacuuming.done():
+        self._has_to_vacuum = self._session.server_version >= FIRST_WITH_MAINTAIN
+        if self._has_to_vacuum and (self._vacuuming is None or self._vacuuming.done()):
             self._vacuuming = background.begin(self._vacuum())  # a failed one is tried again
         return int((await self._session.row("live_bytes"))["n_bytes"])
 

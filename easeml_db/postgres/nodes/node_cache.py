@@ -133,7 +133,8 @@ class NodeCache:
     def make_room(self, lease_number: int) -> None:
         """Begin to free what a full disk has to spare: garbage, and the room of writes that were rolled back.
 
-        No autovacuum comes for so little, and after a crash the server has forgotten where it has room.
+        No autovacuum comes for so little, and after a crash the server has forgotten where it has room; before
+        PostgreSQL 17 autovacuum alone may look.
         """
         if self._making_room is None or self._making_room.done():
             self._making_room = self._begin(self._sweep_quietly(lease_number, is_full=True))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from easeml_db.errors import NotAllowed, NotFound, VersionMismatch
 from easeml_db.postgres.versions import update_extension
@@ -31,6 +33,17 @@ def check_installer(service: str, connection: Connection, grant: str | None) -> 
             f"service {service}: there is no role {grant} on that server",
             hint="On that server: CREATE ROLE with that name and LOGIN, then install again.",
         )
+
+
+def add_readers(connection: Connection, tenants: Sequence[str]) -> None:
+    """Create the roles through which the rows of tenants are read there, where they are missing."""
+    for tenant in tenants:
+        (row,) = connection.execute("SELECT easeml_segment.reader_of(%s)::text AS name", [tenant]).fetchall()
+        reader = sql.Identifier(row["name"])
+        if not connection.execute(ROLE, [row["name"]]).fetchall():
+            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(reader))
+        connection.execute(sql.SQL("GRANT easeml_rows TO {}").format(reader))
+        connection.execute(sql.SQL("GRANT {} TO easeml_segment").format(reader))
 
 
 def install_segment(service: str, connection: Connection) -> None:

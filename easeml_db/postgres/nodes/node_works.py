@@ -21,6 +21,7 @@ from easeml_db.errors import (
     NotAllowed,
     OutOfSpace,
     RowsHeld,
+    ServerBusy,
     ServerUnavailable,
     SlotLost,
     VersionMismatch,
@@ -42,7 +43,7 @@ VERSION = "SELECT easeml_segment.version() AS version"
 STEP = "SELECT easeml_segment.pack_on_node(%s, %s::jsonb) AS found"
 SILENCE_SECONDS, LOOK_SECONDS = 20.0, 10.0
 READING = "On that server, GRANT the tenant's role TO the role that the service names, or SELECT on the table."
-PASSING = (ServerUnavailable, RowsHeld, OutOfSpace, SlotLost)
+PASSING = (ServerBusy, ServerUnavailable, RowsHeld, OutOfSpace, SlotLost)
 """Errors that pass: the request is retried."""
 
 

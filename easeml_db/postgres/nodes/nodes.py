@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 
 from easeml_db import __version__
 from easeml_db.errors import EasemlError, InvalidArgument, NotAllowed, NotReady, ServerUnavailable, VersionMismatch
-from easeml_db.postgres.connection import MISSING, connect_now, server_error
+from easeml_db.postgres.connection import DEMANDS, MISSING, UNMET_DEMANDS, connect_now, server_error
 from easeml_db.postgres.nodes.engines import DEFAULT, engine_of
 from easeml_db.postgres.nodes.node_store import Facts, NodeStore
 
@@ -111,6 +111,9 @@ def of_service(service: str, error: EasemlError) -> EasemlError:
 
 def unreachable(service: str, text: str | None = None) -> ServerUnavailable:
     """Return the error that a node does not answer, or lets nobody in; host and user are in the detail alone."""
+    if text is not None and any(words in text for words in UNMET_DEMANDS):
+        message, hint = f"service {service}: the server was not given the password", DEMANDS.format("the service")
+        return ServerUnavailable(message, detail=text, hint=hint)
     if text is not None and any(words in text for words in REFUSED_LOGINS):
         hint = "Look at dbname and user of the service in pg_service.conf, at its password in .pgpass: psql service=..."
         return ServerUnavailable(f"service {service}: the server refuses the connection", detail=text, hint=hint)

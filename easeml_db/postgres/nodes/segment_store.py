@@ -10,6 +10,7 @@ from psycopg import sql
 
 from easeml_db.postgres.nodes.node_store import Arrival, Connection, Facts, KnownState, Part
 from easeml_db.postgres.nodes.row_copies import copy_rows, soon
+from easeml_db.postgres.versions import FIRST_WITH_MAINTAIN
 
 FACTS = "SELECT easeml_segment.node_facts() AS facts"
 HOLD = "SELECT easeml_segment.hold(%s)"
@@ -196,7 +197,8 @@ class SegmentStore(ControlSource):
     async def collect(self, checkpoint_ids: Collection[int], lease_number: int) -> None:
         """Remove states that were listed under a lease, and have their room used again."""
         await self._rows(COLLECT, list(checkpoint_ids), lease_number)
-        await self._connection.execute(VACUUM)
+        if self._connection.info.server_version >= FIRST_WITH_MAINTAIN:
+            await self._connection.execute(VACUUM)
 
     @staticmethod
     def _new_state(state: KnownState, lease_number: int) -> sql.Composed:

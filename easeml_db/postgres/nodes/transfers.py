@@ -17,7 +17,8 @@ from easeml_db.postgres.nodes.node_store import Connection, KnownState, NodeStor
 from easeml_db.postgres.nodes.row_copies import copying, soon
 from easeml_db.postgres.nodes.segment_store import ControlSource
 
-CHUNKS_IN = "COPY easeml.checkpoint_chunks (checkpoint_id, tenant, chunk_number, bytes) FROM STDIN (FORMAT binary)"
+# No COPY goes into a table with row-level security.
+CHUNK_IN = "INSERT INTO easeml.checkpoint_chunks (checkpoint_id, tenant, chunk_number, bytes) VALUES (%s, %s, %s, %b)"
 CHUNKS_OUT: LiteralString = """
 COPY (SELECT q.bytes FROM ({chunks}) q ORDER BY q.chunk_number) TO STDOUT (FORMAT binary)
 """
@@ -65,17 +66,15 @@ async def fetch_state(node: Source, control: Connection, state: KnownState, tena
     """
     read = sql.SQL(CHUNKS_OUT).format(chunks=node.chunks_of(state.checkpoint_id))
     n_bytes, digest, number = 0, hashlib.sha256(), 0
-    reading, writing = node.connection.cursor().copy(read), control.cursor().copy(CHUNKS_IN)
-    async with copying(reading) as rows, copying(writing) as written:
+    async with copying(node.connection.cursor().copy(read)) as rows:
         rows.set_types(["bytea"])
-        written.set_types(["int8", "name", "int4", "bytea"])
         while row := await soon(rows.read_row()):
             (chunk,) = row
             n_bytes += len(chunk)
             digest.update(chunk)
             if n_bytes > state.n_bytes:
                 break
-            await soon(written.write_row((state.checkpoint_id, tenant, number, chunk)))
+            await soon(control.execute(CHUNK_IN, [state.checkpoint_id, tenant, number, chunk]))
             number += 1
     if n_bytes and (n_bytes != state.n_bytes or digest.hexdigest() != state.sha256):
         raise CorruptCheckpoint(f"checkpoint {state.checkpoint_id} is not what its node said of it")

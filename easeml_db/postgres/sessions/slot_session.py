@@ -31,7 +31,10 @@ SHOW_START = """
 UPDATE easeml.slots SET start_seconds = start_seconds || jsonb_build_object('session', %s::float8) WHERE slot_id = %s
 """
 
-CRASHED = "the server restarted while this unit ran; probably out of memory"
+CRASHED = (
+    "the server restarted while this unit ran, and everybody's sessions ended; probably out of memory. It is not tried"
+    " again unless you resume the run"
+)
 
 
 class SlotSession:

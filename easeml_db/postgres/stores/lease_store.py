@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Mapping
 
 from easeml_db import __version__
-from easeml_db.errors import OutOfSpace, RowsHeld, ServerUnavailable
+from easeml_db.errors import OutOfSpace, RowsHeld, ServerBusy, ServerUnavailable
 from easeml_db.postgres import background
 from easeml_db.postgres.stores.changes import Changes
 from easeml_db.postgres.stores.store_session import StoreSession
@@ -95,6 +95,6 @@ class PostgresLease:
 
     async def _beat(self) -> None:
         while True:
-            with contextlib.suppress(OutOfSpace, RowsHeld):
+            with contextlib.suppress(OutOfSpace, RowsHeld, ServerBusy):
                 await self._own.row("heartbeat", counters=json.dumps(self._counted()))
             await asyncio.sleep(BEAT_SECONDS)

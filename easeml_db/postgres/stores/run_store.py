@@ -92,10 +92,11 @@ class PostgresRuns:
         """Mark a trial as failed, with the reason."""
         await self._session.write("fail_trial", trial_id=trial_id, reason=_text(reason))
 
-    async def crashed(self, run_id: int, trial_id: int, reason: str) -> int:
-        """Add a crash to the run's history; return how many there were since something was recorded of the trial."""
+    async def crashed(self, run_id: int, trial_id: int, reason: str) -> list[int]:
+        """Add a crash to the run's history; end the open trials of that architecture in this run, and return them."""
         await self.note(run_id, trial_id, "crashed", reason)
-        return int((await self._session.row("count_crashes", run_id=run_id, trial_id=trial_id))["n"])
+        ended = await self._session.write("fail_crashed", run_id=run_id, trial_id=trial_id, reason=_text(reason))
+        return list(ended.get("trial_ids") or [])
 
     async def fail(self, run_id: int, reason: str) -> bool:
         """End a run that cannot be served, with the reason, and cancel what is left of its trials."""

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from easeml_db.coordinator.ports.searches import Answered
 from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.errors import EasemlError, NotFound
 from easeml_db.postgres.stores.off_thread import convert
 from easeml_db.postgres.stores.store_session import StoreSession
 from easeml_db.words.run import Run
-
-# An answer within this time is waited for: the loop would lose as much by looking for other work.
-SHORT_SECONDS = 0.002
-NEVER, USUAL = 1_000_000_000, gc.get_threshold()[2]
 
 
 class PostgresSearches:
@@ -27,11 +19,6 @@ class PostgresSearches:
 
     def __init__(self, session: StoreSession) -> None:
         self._session = session
-        self._thread = ThreadPoolExecutor(1, "procedures")
-
-    def close(self) -> None:
-        """Stop waiting for answers."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def trial_history(self, run: Run, arm_id: int, trial_ids: Sequence[int] | None = None) -> list[TrialHistory]:
         """Return the history of an arm's trials, or of some of them, by trial_number. Raises NotFound."""
@@ -41,12 +28,6 @@ class PostgresSearches:
         if not rows:
             raise NotFound(f"run {run.run_id} is over, or was resumed meanwhile")
         return await convert(len(rows), lambda: [_history(row) for row in rows if row["trial_number"] is not None])
-
-    def ask(self, question: Callable[[], Answered]) -> Future[Answered]:
-        """Answer a question in a thread; return once it is answered, or after 2 ms."""
-        pending = self._thread.submit(_answered, question)
-        wait([pending], SHORT_SECONDS)
-        return pending
 
     async def apply_decisions(self, run: Run, arm_id: int, decisions: Sequence[Mapping[str, Any]]) -> int:
         """Start, continue and stop trials, all or none; return the bytes of states pruned. Raises StaleLease, NotFound,
@@ -58,24 +39,6 @@ class PostgresSearches:
             raise EasemlError(f"a decision cannot be written down: {error}") from error
         row = await self._session.needed("apply_decisions", arm_id=arm_id, n_resumes=run.n_resumes, decisions=document)
         return int(row["pruned_bytes"])
-
-
-def _answered(question: Callable[[], Answered]) -> Answered:
-    with _no_full_collection():
-        return question()
-
-
-@contextmanager
-def _no_full_collection() -> Iterator[None]:
-    """Put off to look for garbage among everything, which holds all threads: a model of ten thousand results is a
-    million objects, and gone when the question is answered. If the ports are opened anew
-    meanwhile, two threads think for a while: whichever ends puts the usual threshold back."""
-    first, second, _ = gc.get_threshold()
-    gc.set_threshold(first, second, NEVER)
-    try:
-        yield
-    finally:
-        gc.set_threshold(first, second, USUAL)
 
 
 def _history(row: Mapping[str, Any]) -> TrialHistory:

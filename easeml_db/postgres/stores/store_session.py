@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 
-from easeml_db.errors import EasemlError, InvalidData, NotFound, RowsHeld
-from easeml_db.postgres.connection import connect, out_of_space, rows_held, server_error, unavailable
+from easeml_db.decisions.retry import BUSY_PAUSE
+from easeml_db.errors import EasemlError, InvalidData, NotFound, RowsHeld, ServerBusy
+from easeml_db.postgres.connection import (
+    connect,
+    is_busy,
+    out_of_space,
+    rows_held,
+    server_busy,
+    server_error,
+    unavailable,
+)
 from easeml_db.postgres.queries import queries
 from easeml_db.postgres.versions import EXTENSION, check_version
 
 LOCK_TIMEOUT = "250ms"  # nobody's open transaction keeps a session of the service waiting longer
 ROWS_AT_ONCE = 250  # to read 1000 with their JSON takes ten milliseconds
+BUSY_SECONDS = 30.0  # for so long a statement is tried again while the lock table is full
 SETTINGS = {"lock_timeout": LOCK_TIMEOUT, "idle_session_timeout": "0"}
 
 
@@ -37,6 +49,11 @@ class StoreSession:
         except (EasemlError, asyncio.CancelledError):
             await self.close()
             raise
+
+    @property
+    def server_version(self) -> int:
+        """The server's version, as PostgreSQL numbers it: 150019 is 15.19."""
+        return self._connection.info.server_version
 
     async def close(self) -> None:
         """Close the connection."""
@@ -61,7 +78,21 @@ class StoreSession:
         return rows[0] if rows else {}
 
     async def rows(self, name: str, **values: object) -> list[dict[str, Any]]:
-        """Return the rows of a query; every query may name the lease."""
+        """Return the rows of a query; every query may name the lease. While the server is busy, it is asked again: a
+        statement that failed has changed nothing, and the sessions are worth keeping, since no other could log in.
+        """
+        deadline = time.monotonic() + BUSY_SECONDS
+        pauses = map(BUSY_PAUSE.seconds, itertools.count())
+        while True:
+            try:
+                return await self._rows(name, values)
+            except ServerBusy:
+                pause_seconds = next(pauses)
+                if time.monotonic() + pause_seconds > deadline:
+                    raise
+            await asyncio.sleep(pause_seconds)
+
+    async def _rows(self, name: str, values: dict[str, object]) -> list[dict[str, Any]]:
         statement = queries("coordinator")[name].encode()
         with _errors_of_ours():
             cursor = await self._connection.execute(statement, {"lease_number": self.lease_number, **values})
@@ -78,6 +109,8 @@ def _errors_of_ours() -> Iterator[None]:
     except psycopg.errors.DiskFull as error:
         raise out_of_space(error) from error
     except psycopg.OperationalError as error:
+        if is_busy(error):
+            raise server_busy(error) from error
         is_of_the_row = (error.sqlstate or "").startswith("54")  # a limit of the server, such as nesting
         raise (server_error(error) if is_of_the_row else unavailable(error)) from error
     except psycopg.Error as error:

@@ -18,14 +18,19 @@ FLOAT32_BYTES, FLOAT64_BYTES = 4, 8
 
 @dataclass(frozen=True)
 class Size:
-    """Numbers that are trained, and numbers that layers put out for one row."""
+    """Numbers that are trained, numbers that layers put out for one row, and sums of trees that a row has."""
 
     n_parameters: int
     n_outputs_a_row: int
+    n_sums_a_row: int = 0
 
     def __add__(self, other: Size) -> Size:
         """Return the size of both together."""
-        return Size(self.n_parameters + other.n_parameters, self.n_outputs_a_row + other.n_outputs_a_row)
+        return Size(
+            self.n_parameters + other.n_parameters,
+            self.n_outputs_a_row + other.n_outputs_a_row,
+            self.n_sums_a_row + other.n_sums_a_row,
+        )
 
 
 def linear_size(task: Task, config: Config) -> Size:

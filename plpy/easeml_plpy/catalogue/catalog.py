@@ -14,6 +14,7 @@ from easeml_plpy.columns.task import Objects, Task, TaskKind
 from easeml_plpy.metrics import METRICS
 from easeml_plpy.metrics.metrics import DEFAULT_METRIC
 from easeml_plpy.server.entry_points import entry_point
+from easeml_plpy.server.errors import InvalidArgument
 from easeml_plpy.server.session import Session
 from easeml_plpy.trainers import ARCHITECTURES, architecture, trainer_for
 from easeml_plpy.trainers.contract import LiveTrial, Trainer
@@ -128,6 +129,15 @@ def fitting_architectures(
     n_links: int | None,
 ) -> list[tuple[str, str | None, bool]]:
     """Return (name, reason why it does not fit or None, is a default) of every architecture, the defaults first."""
+    for name, shape in (
+        ("input_shape", input_shape),
+        ("output_shape", output_shape or [1]),
+        ("n_outputs", [n_outputs]),
+    ):
+        if not shape or not all(isinstance(size, int) and size > 0 for size in shape):
+            raise InvalidArgument(f"{name}: expected sizes of 1 and more, got {shape!r}"[:200])
+    if n_links is not None and not 0 <= n_links < input_shape[-1]:
+        raise InvalidArgument(f"n_links: expected 0 to {input_shape[-1] - 1} for these inputs, got {n_links}")
     objects = None if n_links is None else Objects(input_shape[-1] - 1 - n_links, n_links)
     goal = Task(task, tuple(input_shape), n_outputs, output_shape=tuple(output_shape or ()), objects=objects)
     reasons = dict(_fits_of_ours(goal)) | {

@@ -83,6 +83,26 @@ def within_memory(
     return json.dumps(begun)
 
 
+@entry_point(for_tenants=True)
+def held_architectures(
+    session: Session, encoder: str, train_rows: Sequence[int] | None, architectures: Sequence[str] | None
+) -> tuple[list[str], str | None]:
+    """Return the architectures whose default config some slot can hold, and in words what the others take."""
+    limit, names = _limit(session.row(SLOTS)), list(architectures or ())
+    if limit is None:
+        return names, None
+    data = (_encoder_of if len(encoder) <= KEPT_CHARACTERS else Encoder.from_text)(encoder)
+    words = {name: _default_shortage(name, data, train_rows or (), limit) for name in names}
+    held = [name for name in names if words[name] is None]
+    left_out = ", ".join(said for said in words.values() if said)
+    return held, f"{left_out}, and a slot may take {limit / 1e9:.1f} GB at most" if left_out else None
+
+
+def _default_shortage(name: str, data: Encoder, train_rows: Sequence[int], limit: int) -> str | None:
+    chosen = architecture(name)
+    return shortage(chosen, task_in(row_form_of(chosen.view, data), data), complete(chosen, {}), train_rows, limit)
+
+
 def _limit(slots: _Slots) -> int | None:
     """Return the largest memory limit of a slot; None if one is on a GPU, whose memory only the driver knows, and
     asking it takes seconds.

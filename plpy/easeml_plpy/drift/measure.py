@@ -19,6 +19,7 @@ from easeml_plpy.drift.columns import Compared, compared_columns, kind_of, targe
 from easeml_plpy.drift.index import chance_index, level, stability_index
 from easeml_plpy.drift.new_rows import MOST_ROWS, Chunk, Periods, Source
 from easeml_plpy.drift.training_rows import trained_bins
+from easeml_plpy.packing.foreign_code import reading
 from easeml_plpy.prediction.table_prediction import SOURCE_NAME, check_types
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, NotFound
@@ -81,7 +82,8 @@ def measure_drift(session: Session, dataset_id: int, relation: int, options: str
     periods = periods_of(name, columns, settings)
     source = Source(name, columns, compared, encoder.target.column, periods, rows_at_most(settings))
     bins = trained_bins(session, dataset_id, encoder, has_target=has_target)
-    seen = count_rows(source.chunks(session), bins, [np.zeros_like(column_bins.trained) for column_bins in bins])
+    with reading(session, relation):
+        seen = count_rows(source.chunks(session), bins, [np.zeros_like(column_bins.trained) for column_bins in bins])
     return json.dumps([
         {"since": None if period is None or periods is None else period * periods.seconds, **row}
         for period, of_period in seen.items()

@@ -21,8 +21,9 @@ from easeml_plpy.drift.measure import count_rows, periods_of, rows_at_most
 from easeml_plpy.drift.new_rows import Source
 from easeml_plpy.drift.order_keys import number_of
 from easeml_plpy.drift.training_rows import Block, block_values
-from easeml_plpy.nodes.node_prediction import RELATION, job_limit_bytes, one_relation
+from easeml_plpy.nodes.node_prediction import RELATION, job_limit_bytes
 from easeml_plpy.packing.on_nodes.tables import check_same, may_read, open_table
+from easeml_plpy.packing.on_nodes.tenant_rows import copied_rows
 from easeml_plpy.prediction.table_prediction import check_types
 from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.devices import bind
@@ -48,6 +49,8 @@ class _Kept:
     source: Source | None = None
 
 
+STAGED = "pg_temp.easeml_staged"
+"""The rows of the source, which several steps read."""
 KEPT: Kept[_Kept] = Kept(_Kept)
 SIZES = Statement(
     "SELECT partition_number, block_number, n_rows, octet_length(inputs) AS n_bytes FROM easeml_segment.version_blocks"
@@ -100,9 +103,10 @@ def _open_source(session: Session, message: Told) -> Told:
     needed = list(dict.fromkeys([*needed, *extra]))
     types = {name: {key: columns[key].type for key in needed} for name, columns in by_table.items()}
     check_same(types[first], [(name, types[name]) for name in by_table if name != first], first)
-    relation = one_relation(
-        session, [name for name, _ in tables.values()], [by_table[first][key].quoted for key in needed]
-    )
+    opened, quoted = [table for table, _ in tables.values()], [by_table[first][key].quoted for key in needed]
+    with copied_rows(session, opened, quoted, message["role"]) as copy:
+        session.execute(f"CREATE TEMPORARY TABLE easeml_staged ON COMMIT DROP AS TABLE {copy}")
+    relation = STAGED
     columns = columns_of.read_columns(session, session.row(RELATION, relation))
     periods = periods_of(relation, columns, options)
     compared = compared_columns(encoder, has_target=has_target)

@@ -22,6 +22,23 @@ NODE: Statement[str] = Statement(
     (),
     only_column,
 )
+# What the service could reach beyond easeml: roles that it may become, tables that were granted to itself.
+SERVICE: Statement[str] = Statement(
+    """
+SELECT jsonb_build_object('role', r.rolname, 'is_superuser', r.rolsuper,
+    'groups', ARRAY(SELECT g.rolname::text FROM pg_roles g WHERE NOT r.rolsuper AND pg_has_role(r.oid, g.oid, 'MEMBER')
+        AND g.oid <> r.oid AND g.rolname !~ '^easeml_(segment$|rows$|reads_)' ORDER BY 1 LIMIT 100),
+    'tables', ARRAY(SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c
+        JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN LATERAL aclexplode(c.relacl) a
+        WHERE a.grantee = r.oid AND a.privilege_type = 'SELECT' AND c.relowner <> r.oid
+        AND n.nspname NOT IN ('easeml_segment', 'easeml_rows') ORDER BY 1 LIMIT 100),
+    'readers', ARRAY(SELECT g.rolname::text FROM pg_roles g WHERE g.rolname ~ '^easeml_reads_'
+        AND pg_has_role(r.oid, g.oid, 'MEMBER') ORDER BY 1))::text AS facts
+FROM pg_roles r WHERE r.rolname = session_user
+""",
+    (),
+    only_column,
+)
 HAS_CITUS: Statement[int] = Statement("SELECT count(*) AS n FROM pg_extension WHERE extname = 'citus'", (), only_column)
 CITUS: Statement[str] = Statement(
     "SELECT jsonb_build_object('version', x.extversion, 'group', g.groupid, 'name', n.nodename, 'port',"
@@ -47,6 +64,7 @@ def node_facts_of(session: Session) -> str:
     """Return identity, holder, versions and devices as JSON; a package that cannot be imported has its error."""
     versions = {name: version_of(name) for name in PACKAGES}
     facts = json.loads(session.row(NODE)) | {"python": platform.python_version(), "package": __version__}
+    facts["service"] = json.loads(session.row(SERVICE))
     if session.row(HAS_CITUS):
         facts["citus"] = json.loads(session.row(CITUS))
     return json.dumps(facts | {"packages": versions, "devices": devices() if versions["torch"]["version"] else []})

@@ -15,6 +15,7 @@ from easeml_plpy.columns.columns import Columns
 from easeml_plpy.columns.encoder import Encoder
 from easeml_plpy.columns.task import Task
 from easeml_plpy.packing.on_nodes.tables import check_same, may_read, open_table
+from easeml_plpy.packing.on_nodes.tenant_rows import copied_rows
 from easeml_plpy.prediction.prediction import FILLING
 from easeml_plpy.prediction.prediction_outputs import key_columns
 from easeml_plpy.prediction.probabilities import label_target
@@ -59,10 +60,8 @@ LEFT JOIN pg_namespace n ON n.nspname = p.schema LEFT JOIN pg_class c ON c.relna
     _Place,
 )
 RELATION: Statement[int] = Statement("SELECT to_regclass($1)::oid::bigint AS oid", ("text",), only_column)
-IS_MEMBER: Statement[bool] = Statement("SELECT pg_has_role($1, 'MEMBER') AS is_member", ("text",), only_column)
 QUOTED: Statement[str] = Statement("SELECT quote_ident($1) AS name", ("text",), only_column)
 LITERAL: Statement[str] = Statement("SELECT quote_literal($1) AS text", ("text",), only_column)
-STAGED = "pg_temp.easeml_staged"
 
 
 def job_limit_bytes(session: Session, order: Told) -> int:
@@ -147,12 +146,12 @@ def _predict(session: Session, order: Told, output: str, encoder: Encoder) -> in
     keys = _keys(session, order, columns, encoder, tuple(tables))
     needed = list(dict.fromkeys([*keys, *sources]))
     check_types(first, columns, encoder.inputs)
-    relation = one_relation(session, [name for name, _ in tables.values()], [columns[name].quoted for name in needed])
-    request = TableRequest(
-        None, order["trial_id"], session.row(RELATION, relation), relation, output, order["probabilities"]
-    )
-    filling = TableFilling(request, columns, encoder, [columns[name].quoted for name in keys])
-    return filling.fill(session, relation, output)
+    opened, quoted = [table for table, _ in tables.values()], [columns[name].quoted for name in needed]
+    with copied_rows(session, opened, quoted, order["role"]) as source:
+        relation = session.row(RELATION, source)
+        request = TableRequest(None, order["trial_id"], relation, source, output, order["probabilities"])
+        filling = TableFilling(request, columns, encoder, [columns[name].quoted for name in keys])
+        return filling.fill(session, source, output)
 
 
 def _keys(session: Session, order: Told, columns: Columns, encoder: Encoder, tables: Sequence[str]) -> list[str]:
@@ -173,21 +172,7 @@ def _keys(session: Session, order: Told, columns: Columns, encoder: Encoder, tab
     return keys
 
 
-def one_relation(session: Session, tables: Sequence[str], columns: Sequence[str]) -> str:
-    """Return a relation that can be read by page: the one table, or a temporary copy of what is needed of several."""
-    if len(tables) == 1:
-        return tables[0]
-    names = ", ".join(columns)
-    rows = " UNION ALL ".join(f"SELECT {names} FROM ONLY {table}" for table in tables)
-    session.execute(f"CREATE TEMPORARY TABLE easeml_staged ON COMMIT DROP AS {rows}")
-    return STAGED
-
-
 def hand_over(session: Session, output: str, role: str, remark: str) -> None:
-    """Give the output to the role: as owner if the service may do so, else with rights to use it."""
-    quoted = session.row(QUOTED, role)
+    """Give the role all rights on the output. The service is no member of a tenant's role, so it remains the owner."""
     session.execute(f"COMMENT ON TABLE {output} IS {session.row(LITERAL, remark)}")
-    if session.row(IS_MEMBER, role):
-        session.execute(f"ALTER TABLE {output} OWNER TO {quoted}")
-    else:
-        session.execute(f"GRANT ALL ON {output} TO {quoted}")
+    session.execute(f"GRANT ALL ON {output} TO {session.row(QUOTED, role)}")

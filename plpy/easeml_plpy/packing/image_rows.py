@@ -147,10 +147,8 @@ def read_images(
     most_rows: int = HELD_BYTES // ROW_BYTES,
 ) -> ImageRows | None:
     """Return the rows of a source of labelled images; None if it is another one, or does not fit into memory."""
-    if task_of(request, columns[request.target]) != "classification":
-        return None
     fields = _fields_of(request, inputs)
-    if fields is None or request.split_by is not None or request.n_folds or not has_pages(session, request.relation):
+    if fields is None or not may_be_images(request, columns, inputs) or not has_pages(session, request.relation):
         return None
     size = size_of(session, request.source)
     step = size.pages_of(STATEMENT_ROWS)
@@ -171,6 +169,13 @@ def read_images(
     if read is None or labels is None:
         return None
     return ImageRows(fields, read.values, read.hashes, read.k, labels, read.keys)
+
+
+def may_be_images(request: PackRequest, columns: Columns, inputs: Sequence[Field]) -> bool:
+    """Return whether a request is about labelled images that are dealt at random, as far as its columns say."""
+    is_at_random = request.split_by is None and not request.n_folds
+    is_labelled = task_of(request, columns[request.target]) == "classification"
+    return is_at_random and is_labelled and _fields_of(request, inputs) is not None
 
 
 def shuffle(

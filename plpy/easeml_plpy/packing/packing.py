@@ -39,6 +39,7 @@ from easeml_plpy.packing import (
     splitting,
 )
 from easeml_plpy.packing.explanations import notices
+from easeml_plpy.packing.foreign_code import reading
 from easeml_plpy.packing.pack_request import PackRequest, begun_dataset
 from easeml_plpy.packing.packing_statistics import PackingStatistics
 from easeml_plpy.packing.source_rows import RowsSql
@@ -93,12 +94,13 @@ def pack_begun_dataset(session: Session, dataset_id: int) -> int:
     check_columns(request, columns)
     session.execute(SETTINGS)
     inputs: list[Field] = [columns_of.input_field(columns[name]) for name in request.inputs]
-    rows = source_rows.rows_sql(session, request, columns, inputs)
-    held = image_rows.held_rows(session, request, columns, inputs, rows)
-    if held is None:
-        return _pack_placed(session, request, columns, inputs, rows, started)
-    packing = _Packing(session, request, held.inputs, held.target, row_key=rows.row_key)
-    return packing.pack(held.blocks(packing.block_rows), held.n_train_rows, started)
+    with reading(session, request.relation):
+        rows = source_rows.rows_sql(session, request, columns, inputs)
+        held = image_rows.held_rows(session, request, columns, inputs, rows)
+        if held is None:
+            return _pack_placed(session, request, columns, inputs, rows, started)
+        packing = _Packing(session, request, held.inputs, held.target, row_key=rows.row_key)
+        return packing.pack(held.blocks(packing.block_rows), held.n_train_rows, started)
 
 
 def _pack_placed(

@@ -23,9 +23,10 @@ from easeml_plpy.columns.encoder import (
     TensorField,
 )
 from easeml_plpy.columns.sent_columns import payload_sql
+from easeml_plpy.packing.foreign_code import reading
 from easeml_plpy.packing.paged_relations import has_pages, pages_sql, size_of, within_sql
 from easeml_plpy.prediction.prediction import FILLING
-from easeml_plpy.prediction.prediction_outputs import Addition, is_there, key_columns
+from easeml_plpy.prediction.prediction_outputs import OUTPUT_OID, Addition, is_there, key_columns
 from easeml_plpy.prediction.probabilities import label_target
 from easeml_plpy.prediction.serving import served
 from easeml_plpy.server.chunks import STATEMENT_ROWS
@@ -118,15 +119,23 @@ def write_predictions(
     check_types(request.source, columns, encoder.inputs)
     names, is_key = key_columns(session, relation, columns, encoder.inputs, key)
     filling = TableFilling(request, columns, encoder, [columns[name].quoted for name in names])
-    if if_exists not in ("append", "update") or not is_there(session, request.output):
-        return filling.fill(session, request.source, request.output)
+    with reading(session, relation):
+        if if_exists not in ("append", "update") or not is_there(session, request.output):
+            return filling.fill(session, request.source, request.output)
+        return _add(session, filling, is_key, if_exists)
+
+
+def _add(session: Session, filling: TableFilling, is_key: bool, if_exists: str) -> int:
+    """Add predictions to the table that is there; return how many rows were written."""
+    request = filling.wanted
     if not is_key:
         raise InvalidArgument(
             f"key: expected columns that tell rows apart, and {request.source} has no primary key",
             hint="Name them: key => '{id}'.",
         )
     addition = Addition(request.source, request.output, filling.keys, list(filling.written), if_exists)
-    return addition.add(session, lambda rows, table: filling.fill(session, rows, table))
+    with reading(session, session.row(OUTPUT_OID, request.output) or 0, "output", is_written=True):
+        return addition.add(session, lambda rows, table: filling.fill(session, rows, table))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from functools import update_wrapper
 from importlib import import_module
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-from easeml_plpy.server.failures import Answered, answered
+from easeml_plpy.server.errors import unexpected
+from easeml_plpy.server.failures import Answered, answered, is_fault
 from easeml_plpy.server.interrupts import interruptible
 from easeml_plpy.server.memory import limit_session
 from easeml_plpy.server.plpython import GlobalData, PlPy
@@ -115,9 +116,10 @@ def guarded(plpy: PlPy, function: Callable[P, T], *args: P.args, **kwargs: P.kwa
     try:
         return function(*args, **kwargs)
     except Exception as error:
-        sqlstate = getattr(type(error), "sqlstate", None)
+        told = unexpected(error) if is_fault(error) else error
+        sqlstate = getattr(type(told), "sqlstate", None)
         if not (isinstance(sqlstate, str) and sqlstate.startswith("ML")):
             raise
-        text = {key: getattr(error, key) for key in ("detail", "hint") if getattr(error, key, None)}
-        message = str(getattr(error, "message", error))
+        text = {key: getattr(told, key) for key in ("detail", "hint") if getattr(told, key, None)}
+        message = str(getattr(told, "message", told))
     plpy.error(message, sqlstate=sqlstate, **text)

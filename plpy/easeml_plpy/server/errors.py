@@ -17,7 +17,9 @@
     ├── OutOfSpace         ML014  a disk of the server is full: make room, work goes on by itself
     ├── QuotaExceeded      ML015  a limit of the tenant is reached: free something, or ask an administrator
     ├── RowsHeld           ML016  an open transaction holds the rows: try again later, nobody is to blame
-    └── ServerCrashed      ML017  the server restarted while a unit ran: an attempt of its trial
+    ├── ServerCrashed      ML017  the server restarted while a unit ran: the trial is not tried again
+    ├── ServerBusy         ML018  no room in the lock table, no connection left: try again later, nobody is to blame
+    └── Unexpected         ML019  a fault of easeml, or an internal function that was called by hand: report it
 
 The codes are SQLSTATEs of class ML, so an error raised in the server comes back as the same class in Python.
 Outside the server the tree is imported as `easeml_db.errors`.
@@ -27,6 +29,8 @@ Outside the server the tree is imported as `easeml_db.errors`.
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import ClassVar
@@ -147,6 +151,34 @@ class ServerCrashed(EasemlError):
     """The server process that ran the unit was killed, and the server restarted."""
 
     sqlstate = "ML017"
+
+
+class ServerBusy(EasemlError):
+    """The server lacks something that all sessions share, such as room in its lock table; nothing was written."""
+
+    sqlstate = "ML018"
+
+
+class Unexpected(EasemlError):
+    """Code of ours met a value that it did not expect."""
+
+    sqlstate = "ML019"
+
+
+FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of Python that show a value that the code did not expect."""
+
+
+def unexpected(error: BaseException) -> Unexpected:
+    """Return such an error as one that users may meet: what it says, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    places = ", ".join(f"{frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})" for frame in frames)
+    said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return Unexpected(
+        f"easeml met a value that it does not expect: {said}",
+        detail=f"in {places}",
+        hint="Call the functions of the guide, not internal ones. If you did, this is a fault of easeml: report it.",
+    )
 
 
 ALL_ERRORS: tuple[type[EasemlError], ...] = (EasemlError, *EasemlError.__subclasses__())

@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable
 from typing import ParamSpec, TypeAlias
 
+from easeml_plpy.server.errors import FAULTS, unexpected
+
 P = ParamSpec("P")
 
 
@@ -49,6 +51,7 @@ def told_by(error: Exception) -> dict[str, str | None] | None:
     The error is one of the project's own, recognised by its `sqlstate`, or comes from an SQL statement that Python
     executed.
     """
+    error = unexpected(error) if is_fault(error) else error
     sqlstate: str | None = getattr(type(error), "sqlstate", None)
     message, detail, hint = (getattr(error, name, None) for name in ("message", "detail", "hint"))
     if hasattr(error, "spidata"):
@@ -59,6 +62,11 @@ def told_by(error: Exception) -> dict[str, str | None] | None:
     elif not isinstance(sqlstate, str) or not sqlstate.startswith("ML"):
         return None
     return {"sqlstate": sqlstate, "message": message, "detail": detail, "hint": hint or HINTS.get(sqlstate)}
+
+
+def is_fault(error: Exception) -> bool:
+    """Return whether an error shows a value that our code did not expect, and is none of the server's or of ours."""
+    return isinstance(error, FAULTS) and not hasattr(error, "spidata") and not hasattr(type(error), "sqlstate")
 
 
 def unpacked(code: int) -> str:

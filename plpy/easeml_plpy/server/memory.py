@@ -8,6 +8,7 @@ of tenants gets at most half of it. Beyond its limit (RLIMIT_DATA) an allocation
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import resource
 import sys
@@ -86,6 +87,16 @@ def unlimited() -> None:
     """Remove the memory limit: a GPU's driver reserves more addresses than there is memory."""
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def demand(n_bytes: int) -> None:
+    """Raise MemoryError unless this process may take that much more now: it is mapped, not used, and given back. For
+    libraries that write to what they could not allocate.
+    """
+    try:
+        mmap.mmap(-1, max(n_bytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"{n_bytes / 1e9:.1f} GB more are needed") from error
 
 
 def session_bytes() -> int:

@@ -141,13 +141,25 @@ INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
 SELECT tenant, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, %(reason)s)
 FROM failed ON CONFLICT DO NOTHING
 
--- name: count_crashes
--- How often the server crashed during a unit of a trial, since one was recorded, or the run was resumed.
-SELECT count(*) AS n FROM easeml.events e WHERE e.run_id = %(run_id)s AND e.trial_id = %(trial_id)s
-    AND e.kind = 'crashed' AND e.happened_at > greatest(
-    (SELECT max(u.finished_at) FROM easeml.training_units u WHERE u.trial_id = e.trial_id),
-        (SELECT max(v.finished_at) FROM easeml.evaluations v WHERE v.trial_id = e.trial_id),
-    (SELECT max(r.happened_at) FROM easeml.events r WHERE r.run_id = e.run_id AND r.kind = 'resumed'), '-infinity')
+-- name: fail_crashed
+-- The server crashed during a unit of a trial. Others of its architecture would crash it again, for everybody.
+WITH ended AS (
+    UPDATE easeml.trials t SET status = CASE t.status WHEN 'paused' THEN 'stopped' ELSE 'failed' END,
+        failure_reason = CASE t.trial_id WHEN %(trial_id)s THEN %(reason)s::text
+            ELSE format('not tried, since trial %%s has the same architecture: %%s', %(trial_id)s::bigint,
+                %(reason)s::text) END,
+        finished_at = clock_timestamp()
+    WHERE t.trial_id IN (SELECT w.trial_id FROM easeml.trials w WHERE w.run_id = %(run_id)s
+        AND w.architecture = (SELECT c.architecture FROM easeml.trials c WHERE c.trial_id = %(trial_id)s)
+        AND w.status IN ('waiting', 'running', 'paused') FOR NO KEY UPDATE SKIP LOCKED)
+        AND easeml.holds_lease(%(lease_number)s)
+    RETURNING t.tenant, t.run_id, t.trial_id, t.failure_reason
+), told AS (
+    INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
+    SELECT tenant, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, failure_reason)
+    FROM ended ON CONFLICT DO NOTHING
+)
+SELECT array_agg(trial_id) AS trial_ids FROM ended
 
 -- name: fail_run
 -- The end of a run that cannot be served. What is left of its trials is cancelled, so that it can be resumed once the

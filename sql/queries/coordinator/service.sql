@@ -92,6 +92,31 @@ SELECT least(coalesce(sum(n_bytes), 0), 9223372036854775807)::bigint AS n_bytes 
 -- Sessions plan anew where tables have grown.
 SELECT easeml.analyse_grown() AS n_analysed
 
+-- name: lock_holders
+-- Ends who fills the lock table.
+SELECT * FROM easeml.end_lock_holders()
+
+-- name: begin_reserve
+-- Begins the transaction that keeps some places of the lock table.
+BEGIN
+
+-- name: reserve_locks
+-- Takes these places: on catalogs of the whole cluster, whose locks are all in the table. Nobody locks them harder.
+LOCK TABLE pg_catalog.pg_database, pg_catalog.pg_auth_members, pg_catalog.pg_tablespace, pg_catalog.pg_shdepend,
+    pg_catalog.pg_shdescription, pg_catalog.pg_db_role_setting, pg_catalog.pg_shseclabel IN ACCESS SHARE MODE
+
+-- name: release_locks
+-- Gives them back.
+ROLLBACK
+
+-- name: note_lock_holder
+-- Who was ended, for administrators.
+INSERT INTO easeml.lock_holders AS h (role_name, database_name, n_ended, most_locks, capacity)
+SELECT coalesce(r.rolname, ''), coalesce(d.datname, ''), %(n_sessions)s, %(n_locks)s, %(capacity)s
+FROM (VALUES (1)) one LEFT JOIN pg_roles r ON r.oid = %(role_id)s LEFT JOIN pg_database d ON d.oid = %(database_id)s
+ON CONFLICT (role_name, database_name) DO UPDATE SET n_ended = h.n_ended + excluded.n_ended,
+    most_locks = greatest(h.most_locks, excluded.most_locks), capacity = excluded.capacity, last_at = excluded.last_at
+
 -- name: health
 -- How the service does.
 SELECT * FROM easeml.health

@@ -152,14 +152,20 @@ def test_a_source_that_has_become_something_else_is_not_read(shop: Session, chan
         assert message in (refused.value.diag.message_primary or "")
 
 
-def test_a_superuser_does_not_read_the_view_of_another_unattended(shop: Session) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE sales RENAME TO old_sales; CREATE VIEW sales AS SELECT * FROM old_sales;"
+        "ALTER VIEW sales OWNER TO seller",
+        "ALTER TABLE sales OWNER TO seller",
+        "CREATE TABLE more () INHERITS (sales); ALTER TABLE more OWNER TO seller",
+    ],
+)
+def test_a_superuser_does_not_read_a_relation_of_another_unattended(shop: Session, change: str) -> None:
     with shop.transaction(force_rollback=True):
         shop.execute("CREATE ROLE seller")
-        shop.execute("ALTER TABLE sales RENAME TO old_sales; CREATE VIEW sales AS SELECT * FROM old_sales")
-        shop.execute("ALTER VIEW sales OWNER TO seller")
-        with pytest.raises(
-            psycopg.Error, match="a view of seller, whose functions would run with the rights of a supe"
-        ):
+        shop.execute(change)
+        with pytest.raises(psycopg.Error, match=r"a superuser would read it unattended, got public\..* of seller"):
             shop.execute("SELECT easeml.set_refresh('sales', '1 day')")
 
 
@@ -229,6 +235,13 @@ def test_what_is_set_is_taken_back_and_goes_with_the_dataset(shop: Session) -> N
         shop.execute("SELECT easeml.drop_dataset('sales', cascade => true)")
         assert shop.value(count, "sales") == 0
         assert shop.value("SELECT count(*) FROM easeml.refreshes WHERE dataset_name = 'sales'") == 0
+
+
+def test_the_shortest_interval_is_accepted_each_time(shop: Session) -> None:
+    """It was compared with three readings of the clock, so it was refused about every second time."""
+    with shop.transaction(force_rollback=True):
+        shop.execute("SELECT easeml.set_refresh('sales', '1 minute') FROM generate_series(1, 100)")
+        assert shop.value("SELECT every = '1 minute' FROM easeml.refresh_status WHERE dataset_name = 'sales'")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.citus import FORMS, Cluster, Lookalike, add_segments, cluster_of, coordinator_of, make_lookalike
-from tests.nodes import NODE_ROLE, service_file
+from tests.nodes import NODE_ROLE, let_read, service_file
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -216,7 +216,7 @@ def test_plain_tables_of_workers_are_sources_as_on_any_node(dropped: Session, cl
     for number, worker in enumerate(cluster.workers.values()):
         worker.execute("DROP TABLE IF EXISTS own_tulips")
         worker.execute(f"CREATE TABLE own_tulips AS SELECT * FROM ({ROWS}) r WHERE id % 2 = {number}")
-        worker.execute(f"GRANT SELECT ON own_tulips TO {NODE_ROLE}")
+        let_read(worker, "own_tulips")
     source = json.dumps({name: ["public.own_tulips"] for name in cluster.workers})
     there = packed(dropped, "there", source, "across")
     assert blocks_on(cluster, there) == dropped.rows(BLOCKS.format("easeml"), here)

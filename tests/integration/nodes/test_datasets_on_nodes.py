@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 
-from tests.nodes import NODE_ROLE, two_nodes
+from tests.nodes import NODE_ROLE, let_read, two_nodes
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -89,7 +89,7 @@ def spread(module_database: Session, nodes: dict[str, Session], coordinator: Coo
     for number, (name, node) in enumerate(nodes.items()):
         there = "place = 0" if number == 0 else "place <> 0"
         node.execute(f"CREATE TABLE own AS SELECT * FROM ({ROWS}) r WHERE {there}")
-        node.execute(f"GRANT SELECT ON own TO {NODE_ROLE}")
+        let_read(node, "own")
         facts = conninfo_to_dict(node.dsn)
         control.execute(
             f"CREATE SERVER {name} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{facts['host']}',"
@@ -301,10 +301,10 @@ def _predictions_are_those_of_one_server(spread: Session, nodes: dict[str, Sessi
         node.execute("DROP TABLE told")
     both = "CALL easeml.predict_on_nodes('there', '{\"east\": [\"public.own\", \"public.twin\"]}', 'public.told')"
     nodes["east"].execute("CREATE TABLE twin AS SELECT * FROM own")
-    with pytest.raises(psycopg.Error, match="segment east: the service may not read there"):
+    with pytest.raises(psycopg.Error, match=r"segment east: role easeml_reads_\w+ may not read public\.twin"):
         spread.execute(both)
     assert nodes["east"].value("SELECT to_regclass('told')") is None
-    nodes["east"].execute(f"GRANT SELECT ON twin TO {NODE_ROLE}")
+    let_read(nodes["east"], "twin")
     keyed = both.replace("'public.told')", "'public.told', key => '{id}', probabilities => true)")
     assert spread.value(keyed) == 2 * nodes["east"].value("SELECT count(*) FROM own")
     assert nodes["east"].value("SELECT count(*) FROM told WHERE probabilities ? 'rose'") == spread.value(
@@ -359,7 +359,7 @@ def listed(control: Session, places: str, inputs: str = "{petal}", **named: obje
             '{"east": "public.own", "west": "public.other"}',
             "column 'petal' is double precision on segment east and text",
         ),
-        ('{"east": "public.closed"}', "segment east: the service may not read there"),
+        ('{"east": "public.closed"}', "may not read public.closed: it is the role through which rows of role"),
         ('{"east": "public.hidden"}', "segment east: public.hidden has row-level security"),
         ('{"east": "public.parent"}', "segment east: public.parent is no plain table"),
         ('{"west": "public.own", "east": "public.none"}', "segment east has no rows with a target"),
@@ -398,7 +398,7 @@ def bad_tables(spread: Session, nodes: dict[str, Session]) -> None:
         node.execute("CREATE TABLE child () INHERITS (parent)")
         node.execute("CREATE TABLE none AS SELECT petal, kind FROM own LIMIT 0")
         node.execute("CREATE TABLE ragged AS SELECT ARRAY[1, 2]::real[] AS picture, kind FROM own")
-        node.execute(f"GRANT SELECT ON own, seen, other, hidden, parent, none, ragged TO {NODE_ROLE}")
+        let_read(node, "own, seen, other, hidden, parent, none, ragged")
 
 
 def test_foreign_partitions_must_be_tables_of_segments_under_the_same_names(
@@ -455,6 +455,7 @@ def test_who_asks_must_be_able_to_read_on_each_node(spread: Session, nodes: dict
         asker.execute("SELECT easeml.select_models('mine')")
     for node in nodes.values():
         node.execute("GRANT SELECT (petal, kind) ON own TO gardener")
+        let_read(node, "own", "gardener")
     dataset_id = asker.value("SELECT easeml.create_dataset('mine', %s, '{petal}', 'kind')", own)
     asker.execute("CALL easeml.wait_dataset(%s, 60)", [dataset_id])
     assert asker.values("SELECT tenant FROM easeml.dataset_info") == ["gardener"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tests.nodes import NODE_ROLE, two_nodes
+from tests.nodes import let_read, two_nodes
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -46,7 +46,7 @@ def nodes(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) ->
             there = "id % 5 > 0" if name == "east" else "id % 5 = 0"
             node.execute(f"CREATE TABLE own AS SELECT * FROM ({TRAINED}) r WHERE {there}")
             node.execute(f"CREATE TABLE later AS SELECT * FROM ({LATER}) r WHERE {there}")
-            node.execute(f"GRANT SELECT ON own, later TO {NODE_ROLE}")
+            let_read(node, "own, later")
         yield nodes
 
 

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from easeml_db.postgres.nodes.segment_store import REGISTER
 from tests.integration.runs.test_registered_architectures import MIXER
 from tests.integration.tasks.test_tasks import IMAGES
-from tests.nodes import NODE_ROLE, two_nodes
+from tests.nodes import NODE_ROLE, let_read, two_nodes
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -46,7 +46,7 @@ def nodes(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) ->
         for name, node in nodes.items():
             there = "id % 3 > 0" if name == "east" else "id % 3 = 0"
             node.execute(f"CREATE TABLE noisy AS SELECT * FROM ({ROWS}) r WHERE {there}")
-            node.execute(f"GRANT SELECT ON noisy TO {NODE_ROLE}")
+            let_read(node, "noisy")
             node.execute(f"GRANT CREATE ON SCHEMA public TO {NODE_ROLE}")
         yield nodes
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tests.nodes import NODE_ROLE, two_nodes
+from tests.nodes import let_read, two_nodes
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -81,7 +81,7 @@ def pictures(control: Session, nodes: dict[str, Session]) -> Iterator[Callable[.
         for number, node in enumerate(nodes.values()):
             node.execute(f"CREATE TABLE pictures AS SELECT * FROM ({rows}) r WHERE (id % 3 > 0)::int = {number}")
             node.execute("ALTER TABLE pictures ADD n serial PRIMARY KEY")  # rows on nodes are not named by it
-            node.execute(f"GRANT SELECT ON pictures TO {NODE_ROLE}")
+            let_read(node, "pictures")
             node.execute("TRUNCATE made")
 
     yield make

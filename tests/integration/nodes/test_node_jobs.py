@@ -23,7 +23,7 @@ from easeml_db.postgres.nodes.states_in_use import StatesInUse
 from easeml_db.postgres.on_nodes.jobs import do_job
 from easeml_db.postgres.on_nodes.worker import LOOK_SECONDS, WITHOUT_NODES_SECONDS, NodeWorker, Requests, node_jobs
 from easeml_db.postgres.stores.store_session import StoreSession
-from tests.nodes import NODE_ROLE, two_nodes
+from tests.nodes import NODE_ROLE, let_read, two_nodes
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -73,7 +73,8 @@ def control(module_database: Session, nodes: dict[str, Session], coordinator: Co
     tenants = [module_database.as_role(name, "easeml_tenant") for name in (FIRST, SECOND)]
     for number, (name, node) in enumerate(nodes.items()):
         node.execute(f"CREATE TABLE own AS {ROWS.format(number * 100 + 1, number * 100 + 100)}")
-        node.execute(f"GRANT SELECT ON own TO {NODE_ROLE}, {FIRST}, {SECOND}")
+        node.execute(f"GRANT SELECT ON own TO {FIRST}, {SECOND}")
+        let_read(node, "own", node.value("SELECT current_user::text"), FIRST, SECOND)
         node.execute(f"GRANT CREATE ON SCHEMA public TO {NODE_ROLE}, {FIRST}, {SECOND}")
         module_database.execute("SELECT easeml.add_segment(%s, service => %s)", [name, f"pg_{name}"])
         module_database.execute("SELECT easeml.add_slots(1, %s)", [name])
@@ -442,6 +443,7 @@ def test_a_right_that_was_withdrawn_meanwhile_is_asked_for_again(
     guest.execute("SELECT * FROM easeml.leaderboard")
     for node in nodes.values():
         node.execute(f"GRANT SELECT ON own TO {GUEST}")
+        let_read(node, "own", GUEST)
         node.execute(f"GRANT CREATE ON SCHEMA public TO {GUEST}")
     owner.execute("SELECT easeml.grant_use('jobs', %s)", [GUEST])
     job_id = ask(control, "predictions", trials[FIRST], GUEST, dataset=f"{FIRST}.jobs")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tests.nodes import NODE_ROLE, two_nodes
+from tests.nodes import NODE_ROLE, let_read, two_nodes
 
 if TYPE_CHECKING:
     from easeml_db.local.server import Embedded
@@ -51,7 +51,7 @@ def nodes(private_server: Embedded, tmp_path_factory: pytest.TempPathFactory) ->
         for name, node in nodes.items():
             there = "i % 3 > 0" if name == "east" else "i % 3 = 0"
             node.execute(f"CREATE TABLE own AS {ROWS} WHERE {there}")
-            node.execute(f"GRANT SELECT ON own TO {NODE_ROLE}")
+            let_read(node, "own")
             node.execute(f"GRANT CREATE ON SCHEMA public TO {NODE_ROLE}")
         yield nodes
 

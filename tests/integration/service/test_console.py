@@ -29,7 +29,7 @@ QUICK = psycopg.types.json.Jsonb({"max_epochs": 1, "n_configs": 1, "architecture
 @pytest.fixture(scope="module")
 def settings(module_database: Session) -> Settings:
     """A console for the database of the module, at the address that the test client asks."""
-    return Settings(module_database.dsn, port=80)
+    return Settings(module_database.tcp_dsn, port=80)
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,7 @@ def ada(module_coordinated: Session) -> Session:
     """A tenant with a task that has a model, and one whose name and class are markup; bert has another."""
     ada, bert = (module_coordinated.as_role(name, "easeml_tenant") for name in ("ada", "bert"))
     for name in ("ada", "bert"):
+        module_coordinated.execute(f"ALTER ROLE {name} PASSWORD '{name}'")
         module_coordinated.execute(f"CREATE SCHEMA of_{name} AUTHORIZATION {name}")
     create(ada, "galaxies", schema="of_ada", classes=["a", "b", "c"], run_options=QUICK, run_after_examples=100)
     create(ada, MARKUP, "Input = [2] Output = [2]", schema="of_ada", classes=[MARKUP, "other"])
@@ -55,7 +56,7 @@ def browser(settings: Settings) -> Callable[..., FlaskClient]:
     def open_browser(role: str | None = None) -> FlaskClient:
         client = make_app(settings).test_client()
         if role:
-            answer = client.post("/login", data={"key": settings.key, "role": role, "password": ""})
+            answer = client.post("/login", data={"key": settings.key, "role": role, "password": role})
             assert answer.status_code == 302, answer.text
         return client
 
@@ -88,13 +89,15 @@ def test_nobody_comes_in_without_the_key_or_with_a_wrong_role(
     for _ in range(10):
         assert client.post("/login", data={"key": settings.key, "role": "nobody"}).status_code == 403
     assert client.post("/login", data={"key": settings.key, "role": "nobody"}).status_code == 429
-    assert client.post("/login", data={"key": settings.key, "role": "ada"}).status_code == 302, "no failure was hers"
+    assert client.post("/login", data={"key": settings.key, "role": "ada", "password": "ada"}).status_code == 302, (
+        "no failure was hers"
+    )
 
 
 def test_the_cookie_is_for_this_site_and_no_script_and_pages_have_none(
     ada: Session, browser: Callable[..., FlaskClient], settings: Settings
 ) -> None:
-    answer = browser().post("/login", data={"key": settings.key, "role": "ada"})
+    answer = browser().post("/login", data={"key": settings.key, "role": "ada", "password": "ada"})
     assert re.search(r"HttpOnly; Path=/; SameSite=Strict", answer.headers["Set-Cookie"])
     client = browser("ada")
     for path in ("/", "/runs", "/runs/1", f"/tasks/{number(ada, 'galaxies')}", "/nowhere"):
@@ -202,6 +205,7 @@ def test_a_tree_is_shown_by_its_columns_and_asked_about_as_the_form_says(
     module_coordinated: Session, browser: Callable[..., FlaskClient]
 ) -> None:
     eve = module_coordinated.as_role("eve", "easeml_tenant")
+    module_coordinated.execute("ALTER ROLE eve PASSWORD 'eve'")
     module_coordinated.execute("CREATE SCHEMA of_eve AUTHORIZATION eve")
     program = "{input: {[word :: Tensor[2]],[left, right]}, output: {[Tensor[2]],[]}}"
     create(eve, "sentences", program, schema="of_eve", run_after_examples=None, run_after_minutes=None)
@@ -245,6 +249,7 @@ def test_an_administrator_sees_tasks_of_all_and_switches_none(
     module_database: Session, ada: Session, browser: Callable[..., FlaskClient]
 ) -> None:
     module_database.as_role("boss", "easeml_admin")
+    module_database.execute("ALTER ROLE boss PASSWORD 'boss'")
     client = browser("boss")
     page = client.get("/").text
     assert "secret" in page

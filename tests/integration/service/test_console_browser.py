@@ -30,7 +30,7 @@ LOOKS = [(1280, "light"), (1280, "dark"), (500, "light"), (500, "dark")]
 def address(module_database: Session) -> Iterator[str]:
     """The login page, whose address holds the key, of a console that listens on a port of its own."""
     server = make_server("127.0.0.1", 0, lambda environ, start: [], threaded=True)
-    settings = Settings(module_database.dsn, port=server.port)
+    settings = Settings(module_database.tcp_dsn, port=server.port)
     server.app = make_app(settings)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -44,7 +44,8 @@ def browser(ada: Session, address: str, tmp_path_factory: pytest.TempPathFactory
     """A browser in which ada has logged in through the form."""
     with chromium(tmp_path_factory.mktemp("profile")) as found:
         found.open(address)
-        found.value("document.querySelector('input[name=role]').value = 'ada'")
+        for field in ("role", "password"):
+            found.value(f"document.querySelector('input[name={field}]').value = 'ada'")
         found.submit("form")
         assert "galaxies" in found.value("document.body.innerText")
         yield found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easeml_db.errors import ServerUnavailable
+from easeml_db.errors import ServerBusy, ServerUnavailable
 from easeml_db.postgres.connection import connect
 from easeml_db.postgres.stores import store_session
 from easeml_db.postgres.stores.store_session import StoreSession
@@ -51,3 +51,38 @@ def test_a_lost_slot_whose_row_is_locked_comes_back_when_it_is_free(database: Se
         holder.execute("SELECT FROM easeml.slots WHERE slot_id = 1 FOR UPDATE")
         assert asyncio.run(recovered()) == [2]
     assert asyncio.run(recovered()) == [1]
+
+
+# PostgreSQL's own error of a full lock table, without filling it.
+FULL = """
+CREATE OR REPLACE FUNCTION easeml.has_live_coordinator() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF nextval('public.attempts') < {} THEN
+        RAISE EXCEPTION USING errcode = '53200', message = 'out of shared memory';
+    END IF;
+    RETURN true;
+END $$
+"""
+
+
+async def health(dsn: str) -> dict[str, Any]:
+    session = StoreSession(dsn)
+    await session.open()
+    try:
+        return await session.row("health")
+    finally:
+        await session.close()
+
+
+def test_a_statement_is_tried_again_while_the_lock_table_is_full(
+    database: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("CREATE SEQUENCE public.attempts")
+    database.execute(FULL.format(4))  # type: ignore[arg-type]
+    assert asyncio.run(health(database.dsn))["is_alive"] is True
+    assert database.value("SELECT last_value FROM public.attempts") >= 4
+
+    database.execute(FULL.format(1000))  # type: ignore[arg-type]
+    monkeypatch.setattr(store_session, "BUSY_SECONDS", 0.3)
+    with pytest.raises(ServerBusy, match="short of locks or connections: out of shared memory"):
+        asyncio.run(health(database.dsn))

@@ -36,9 +36,9 @@ FROM easeml.trial_groups g JOIN easeml.trials t USING (run_id);
 """
 # They take names, values or settings, and look at no row that has an tenant.
 ABOUT_NO_ROWS = {
-    "check_place", "labelling_function", "read_examples",
-    "cluster_places", "foreign_places", "listed_places", "places_of",
-    "choose_architectures", "drift_options",
+    "check_place", "labelling_function", "function_names", "read_examples",
+    "check_source", "cluster_places", "foreign_places", "listed_places", "places_of", "refuse_foreign_code",
+    "choose_architectures", "held_architectures", "drift_options",
     "array_bytes", "base_type", "check_dataset", "current_tenancy", "current_tenant", "default_inputs", "fail",
     "fail_run", "find_output", "find_source", "commit_first", "rest", "import_model", "import_trial",
     "store_import",
@@ -229,6 +229,7 @@ ANSWERED_EMPTILY = {
     "used_bytes(name)": ("SELECT easeml.used_bytes('alma')", None),
     "examples_bytes(oid)": ("SELECT easeml.examples_bytes(0)", None),  # sizes of tables are no secret
     "copied_bytes(name)": ("SELECT easeml.copied_bytes('alma')", 0),
+    "record_bytes(bigint)": ("SELECT easeml.record_bytes({run_id})", None),
     "gathering_segments(easeml.datasets,boolean)": (f"SELECT easeml.gathering_segments({BOUND}, true)", []),
     "apart_reason(easeml.datasets)": (
         f"SELECT easeml.apart_reason({BOUND})", "no segment holds all of dataset 'private'"

@@ -106,7 +106,7 @@ def test_an_administrator_makes_changes_and_drops_a_tenant(database: Session, an
     assert row == {
         "tenant": "lena", "weight": 2.5, "max_runs": 3, "max_slots": 4, "max_bytes": 5000000, "max_hours": 6.5,
         "n_open_runs": 0, "n_queued_runs": 0, "n_busy_slots": 0, "used_bytes": 0, "used_hours": 0.0,
-        "n_waiting_arms": 0, "n_open_arms": 0, "last_served_at": None, "last_decision": None,
+        "n_waiting_arms": 0, "n_open_arms": 0, "last_served_at": None, "last_decision": None, "record_bytes": 0,
     }  # fmt: skip
     lena.execute(CREATE, ["flowers"])
     anna.execute("SELECT easeml.alter_tenant('lena', weight => 1.5, max_runs => 7, clear => '{deadline,max_slots}')")
@@ -207,8 +207,8 @@ def test_roles_that_cannot_be_tenants(database: Session, lena: Session) -> None:
         ("", "ML003", "there is no role ''"),
         (too_long, "ML003", "there is no role"),
         (database.value("SELECT current_user::text"), "ML004", "is a superuser"),
-        *[(f"easeml_{group}", "ML004", "group") for group in ("admin", "coordinator", "reader", "tenant")],
-        ("pg_read_all_data", "ML004", "group"),
+        *[(f"easeml_{group}", "ML004", "role of easeml") for group in ("admin", "coordinator", "reader", "tenant")],
+        ("pg_read_all_data", "ML004", "role of easeml or PostgreSQL"),
     ):
         assert expected in refused(database, code, "SELECT easeml.create_tenant(%s)", role), role
     for function in ("alter_tenant", "drop_tenant"):
@@ -474,7 +474,7 @@ def test_max_bytes_refuses_runs_once_it_is_reached(database: Session, tenant: Se
     assert status(tenant)["used_bytes"] == used + 1000
     database.execute("SELECT easeml.alter_tenant('lena', max_bytes => %s)", [used + 1000])
     said = refused(tenant, "ML015", SELECT)
-    assert f"may keep {used + 1000} bytes of packed data and states, and keeps {used + 1000}" in said
+    assert f"may keep {used + 1000} bytes of packed data, states and records of runs, and keeps {used + 1000}" in said
     refused(tenant, "ML015", f"SELECT easeml.resume({run_id})")
     tenant.execute("SELECT easeml.drop_run(%s, force => true)", [run_id])
     tenant.execute(SELECT)

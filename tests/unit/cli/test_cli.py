@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -42,8 +42,11 @@ from easeml_db.cli.server.findings import (
     python_finding,
     segment_findings,
     server_finding,
+    service_findings,
     slot_findings,
+    vacuum_finding,
 )
+from easeml_db.cli.server.lock_findings import lock_findings
 from easeml_db.cli.terminal.failures import told_in_a_line
 from easeml_db.cli.terminal.listing import group_options, listing_group
 from easeml_db.cli.terminal.output import print_json
@@ -51,6 +54,7 @@ from easeml_db.cli.terminal.statements import call
 from easeml_db.errors import InvalidArgument, NotFound, NotReady
 from easeml_db.local.coordinator_process import find_coordinator
 from easeml_db.local.facts_file import remember
+from easeml_db.local.lock_rights import OpenRight
 from easeml_db.local.processes import server_environment
 from easeml_db.report.wording import cost_text
 
@@ -369,7 +373,7 @@ HERE = Environment(python="3.11.2", libraries="/env", closed_folder=None)
 SERVER = {
     "version": "15.6", "major": 15, "database": "d", "installed_version": __version__,
     "available_version": __version__, "has_plpython3u": True,
-    "config_file": "/etc/postgresql/15/main/postgresql.conf",
+    "config_file": "/etc/postgresql/15/main/postgresql.conf", "autovacuum_seconds": 1,
 }  # fmt: skip
 
 
@@ -380,10 +384,17 @@ def facts(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_sound_server_has_only_good_findings() -> None:
-    findings = [server_finding(SERVER), plpython_finding(SERVER), extension_finding(SERVER)]
+    findings = [check(SERVER) for check in (server_finding, plpython_finding, vacuum_finding, extension_finding)]
     findings += [python_finding(facts(), HERE), *module_findings(facts(), HERE, SERVER, is_private=False)]
     findings += slot_findings([slot_row()], facts(), 1)
     assert {finding.status for finding in findings} == {"ok"}
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(None, "autovacuum is off"), (60, "looks only every 60 s")])
+def test_before_postgresql_17_pruned_states_need_autovacuum(seconds: int | None, said: str) -> None:
+    found = vacuum_finding({**SERVER, "autovacuum_seconds": seconds})
+    assert (found.status, said in found.message) == ("warn", True)
+    assert vacuum_finding({**SERVER, "major": 17, "autovacuum_seconds": seconds}).status == "ok"
 
 
 def test_missing_torch_names_the_line_for_debians_environment_file() -> None:
@@ -479,6 +490,19 @@ def test_a_segment_that_is_refused_is_a_fault_that_names_it() -> None:
     assert unfit.todo == "easeml segment check east"
 
 
+def test_what_a_service_may_do_on_a_node_beyond_its_work_is_told_with_its_remedy() -> None:
+    able = {"role": "service", "is_superuser": False, "groups": [], "tables": [], "readers": ["easeml_reads_anna"]}
+    assert list(service_findings("east", {}, {"easeml_reads_anna": "anna"})) == []
+    assert list(service_findings("east", {"service": able}, {"easeml_reads_anna": "anna"})) == []
+    more = {"is_superuser": True, "groups": ["anna"], "tables": ["public.sales"]}
+    found = list(service_findings("east", {"service": able | more}, {"easeml_reads_ben": "ben"}))
+    assert [finding.status for finding in found] == ["fault", "fault", "warn", "warn"]
+    remedies = "\n".join(finding.todo for finding in found)
+    assert "REVOKE anna FROM service;" in remedies
+    assert "REVOKE ALL ON public.sales FROM service;" in remedies
+    assert "easeml segment install SERVICE --reader ben" in remedies
+
+
 def test_coordinators_must_live_and_have_this_version() -> None:
     alive = {
         "process_id": 7, "host": "h", "version": __version__, "heartbeat_age_seconds": 1.0, "stopped_at": None,
@@ -488,6 +512,21 @@ def test_coordinators_must_live_and_have_this_version() -> None:
     assert coordinator_finding({**alive, "is_alive": False}, is_private=False).status == "fault"
     assert coordinator_finding({**alive, "version": "0.0.1"}, is_private=True).status == "warn"
     assert coordinator_finding(alive, is_private=True).status == "ok"
+
+
+def test_whoever_may_fill_the_lock_table_or_has_filled_it_is_named() -> None:
+    assert [each.status for each in lock_findings({"max_locks": 512}, [], [])] == ["ok"]
+    open_right = OpenRight("advisory locks", "REVOKE EXECUTE ON FUNCTION f() FROM PUBLIC;")
+    rights, small = lock_findings({"max_locks": 64}, [open_right], [])
+    assert (rights.status, small.status) == ("warn", "warn")
+    assert rights.todo.endswith(open_right.statement)
+    assert "max_locks_per_transaction = 512" in small.todo
+    held = {"n_ended": 2, "most_locks": 9000, "capacity": 6400, "last_at": datetime(2030, 1, 2, tzinfo=timezone.utc)}
+    _, ended, prepared = lock_findings(
+        {"max_locks": 512}, [], [{**held, "role_name": "mallory"}, {**held, "role_name": ""}]
+    )
+    assert "2 session(s) of role mallory were ended" in ended.message
+    assert "ROLLBACK PREPARED" in prepared.todo
 
 
 def test_a_server_that_debian_does_not_manage_gets_no_debian_path() -> None:

@@ -198,13 +198,22 @@ def test_a_member_that_is_refused_is_offered_again():
     assert states(world) == ("finished", ["finished"] * 6)
 
 
-@pytest.mark.parametrize("error", [SlotLost("gone"), ServerCrashed("gone")])
-def test_whoever_loses_its_slot_again_and_again_is_found_out_alone(error):
+def test_whoever_loses_its_slot_again_and_again_is_found_out_alone():
     """Each batch with the third trial is lost; the others then go on without it, and are blamed for nothing."""
     run = batched_run()
-    world = SimulatedWorld(slots(2), [run], seconds_of=tenth, faults=faulty(error, 3, step=2, once=False))
+    world = SimulatedWorld(slots(2), [run], seconds_of=tenth, faults=faulty(SlotLost("gone"), 3, step=2, once=False))
     serve(world, options=SETTINGS)
     assert states(world) == ("finished", ["finished", "finished", "failed", "finished", "finished", "finished"])
+
+
+def test_a_batch_that_crashed_the_server_is_not_tried_again():
+    """To find the culprit, the server would have to crash again, for everybody."""
+    world = SimulatedWorld(
+        slots(2), [batched_run()], seconds_of=tenth, faults=faulty(ServerCrashed("gone"), 3, step=2, once=False)
+    )
+    serve(world, options=SETTINGS)
+    assert states(world) == ("failed", ["failed"] * 6)
+    assert [kind for kind, _ in world.tables.notes].count("crashed") <= 6, "once for each trial of the batch"
 
 
 @settings(max_examples=25, deadline=None)

@@ -15,7 +15,16 @@ from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.ports.messages import Order, SlotReady, UnitFailed
 from easeml_db.coordinator.settings import Settings
 from easeml_db.decisions.hopper.schedulers.bounds import shared_bound
-from easeml_db.errors import NotFound, OutOfSpace, ServerCrashed, SlotLost, StandbyOnly, TrialFailed, VersionMismatch
+from easeml_db.errors import (
+    NotFound,
+    OutOfSpace,
+    ServerBusy,
+    ServerCrashed,
+    SlotLost,
+    StandbyOnly,
+    TrialFailed,
+    VersionMismatch,
+)
 from easeml_db.simulated import BrokenRule, Faults, Killed, SimulatedProcess, SimulatedWorld, new_run
 from easeml_db.words.tenant import PastArm
 from easeml_db.words.topology import Slot
@@ -316,6 +325,18 @@ def test_a_full_disk_is_waited_out_and_blames_no_trial():
     assert [kind for kind, _ in world.tables.notes] == ["disk full"]
     assert world.n_reclaims == 7, "one in each pause"
     assert min(unit.finished_seconds for unit in world.units if unit.finished_seconds >= 90.0) < 90.0 + 45.0
+
+
+def test_a_full_lock_table_is_waited_out_and_blames_no_trial():
+    def failure_of(order):
+        return ServerBusy("out of shared memory") if 3.0 <= world.now_seconds < 300.0 else None
+
+    run, world = small_world(faults=Faults(failure_of))
+    serve(world)
+    check_complete(world, [run])
+    assert {unit.order.attempt for unit in world.units} == {1}
+    assert [kind for kind, _ in world.tables.notes] == ["server busy"]
+    assert min(unit.finished_seconds for unit in world.units if unit.finished_seconds >= 300.0) < 320.0
 
 
 # Pilots and plans
@@ -701,23 +722,27 @@ def test_a_trial_with_the_highest_number_is_served_without_a_row_for_each_lower_
     assert world.tables.run(1).status == "finished"
 
 
-def test_three_crashes_of_the_server_fail_the_trial_and_the_rest_of_the_run_goes_on():
+def test_one_crash_of_the_server_ends_the_trials_of_that_architecture_and_the_rest_goes_on():
     def failure_of(order):
-        return ServerCrashed("the server restarted") if order.unit.trial_number == 2 else None
+        is_culprit = order.unit.run_id == 1 and order.unit.trial_number == 2
+        return ServerCrashed("the server restarted") if is_culprit else None
 
-    run = new_run(1, n_trials=3, n_partitions=2, max_epochs=1)
-    world = SimulatedWorld(slots(2), [run], seconds_of=one_second, faults=Faults(failure_of=failure_of))
+    run = new_run(1, n_trials=4, n_partitions=2, max_epochs=1)
+    run = replace(run, architectures={trial.trial_id: f"a{trial.trial_number % 2}" for trial in run.trials})
+    other = new_run(2, n_trials=2, n_partitions=2, max_epochs=1, tenant="bob")
+    world = SimulatedWorld(slots(2), [run, other], seconds_of=one_second, faults=Faults(failure_of=failure_of))
     serve(world)
-    assert states(world) == ("finished", ["finished", "failed", "finished"])
-    assert [kind for kind, _ in world.tables.notes].count("crashed") == 3
-    assert ("failed", "3 attempts failed, the last: the server restarted") in world.tables.notes
+    assert states(world) == ("finished", ["finished", "failed", "finished", "failed"])
+    assert [kind for kind, _ in world.tables.notes].count("crashed") == 1
+    assert [trial.status for trial in world.tables.run(2).trials] == ["finished"] * 2, "it was charged, too"
 
 
-def test_crashes_that_came_before_the_server_was_back_count_as_attempts():
+def test_a_crash_that_came_before_the_server_was_back_ends_its_trial():
     run = new_run(1, n_trials=2, n_partitions=1, max_epochs=1)
+    run = replace(run, architectures={run.trials[0].trial_id: "mlp", run.trials[1].trial_id: "linear"})
     world = SimulatedWorld(slots(1), [run], seconds_of=one_second)
     order = Order(unit_at(run.trials[1], 0), 1, 1, 1, 1)
-    carried_over = CarriedOver([UnitFailed(order, ServerCrashed("the server restarted"))] * 3, {"tenant": 2.0})
+    carried_over = CarriedOver([UnitFailed(order, ServerCrashed("the server restarted"))], {"tenant": 2.0})
     asyncio.run(Coordinator(SimulatedProcess(world).ports, SETTINGS, carried_over).serve(until_idle=True))
     assert carried_over == CarriedOver()
     assert world.tables.charged["tenant"] >= 2.0

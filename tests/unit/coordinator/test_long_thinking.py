@@ -14,6 +14,7 @@ from easeml_db.coordinator import procedure_runner
 from easeml_db.coordinator.lease import Lease
 from easeml_db.coordinator.loop import Coordinator
 from easeml_db.coordinator.procedure_runner import ProcedureRunner
+from easeml_db.coordinator.questions import Answer
 from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.decisions.procedures.contract import TrialDecision
 from easeml_db.errors import NotFound
@@ -37,7 +38,7 @@ def served(
     asked: list[float] = []
 
     class LongThought(Future[list[TrialDecision]]):
-        def __init__(self, answer: Callable[[], list[TrialDecision]]) -> None:
+        def __init__(self, tenant: str, answer: Callable[[], list[TrialDecision]], seconds: float) -> None:
             super().__init__()
             self._answer, self._until = answer, world.now_seconds + THOUGHT_SECONDS
             asked.append(world.now_seconds)
@@ -59,7 +60,7 @@ def served(
         monkeypatch.setattr(process.ports.inbox, "next", broken)
 
     monkeypatch.setattr(procedure_runner, "LOOK_SECONDS", 1.0)
-    monkeypatch.setattr(process.ports.searches, "ask", LongThought)
+    monkeypatch.setattr(process.ports.answering, "ask", LongThought)
     asyncio.run(Coordinator(process.ports).serve(until_idle=True))
     return world, process, asked
 
@@ -73,35 +74,41 @@ def test_the_lease_is_kept_and_units_of_others_go_on(monkeypatch: pytest.MonkeyP
     assert ended < asked[1] + THOUGHT_SECONDS, "it was served while the first run's procedure thought"
 
 
-def test_after_a_long_thought_others_have_a_turn_before_the_next_question() -> None:
+def test_a_long_thought_keeps_no_other_procedure_from_being_asked() -> None:
     runs = [replace(halving(), run_id=number) for number in (1, 2)]
     runs[1] = replace(runs[1], arms=tuple(replace(arm, arm_id=2001) for arm in runs[1].arms))
-    asked: list[int] = []
 
     class Searches:
         async def trial_history(self, run: Run, arm_id: int, trial_ids: list[int] | None = None) -> list:
-            asked.append(run.run_id)
             return []
 
-        def ask(self, answer: Callable[[], list[TrialDecision]]) -> Future[list[TrialDecision]]:
+    class Answering:
+        def ask(self, tenant: str, answer: Callable[[], Answer], seconds: float) -> Future[Answer]:
             pending.append(Future())
             return pending[-1]
 
     async def decide() -> None:
         async for _ in runner.decide(5.0):
-            if not pending[-1].done():
-                dispatcher.drop_run(asked[-1])  # so nothing follows
-                pending[-1].set_result([])
+            pass
 
-    pending: list[Future[list[TrialDecision]]] = []
+    pending: list[Future[Answer]] = []
     dispatcher = Dispatcher()
-    runner = ProcedureRunner(Searches(), None, Lease(None), dispatcher)
+    runner = ProcedureRunner(Searches(), Answering(), None, Lease(None), dispatcher)
     for run in runs:
         dispatcher.put_run(run)
         runner.arm_opened(run.run_id, run.arms[0].arm_id)
-    for expected, until in (([1], 0.0), ([1, 2], math.inf)):
-        asyncio.run(decide())
-        assert (asked, runner.held_until()) == (expected, until)
+    asyncio.run(decide())
+    assert (len(pending), runner.held_until(), runner.look_seconds()) == (2, math.inf, procedure_runner.LOOK_SECONDS)
+    runner.arm_opened(1, runs[0].arms[0].arm_id)
+    asyncio.run(decide())
+    assert len(pending) == 2, "it is asked again once it has answered"
+    pending[0].set_result(Answer())
+    pending[1].set_result(Answer())
+    asyncio.run(decide())
+    assert len(pending) == 3, "something had happened meanwhile"
+    runner.drop_run(1)
+    assert pending[2].cancelled()
+    assert runner.look_seconds() == math.inf
 
 
 @pytest.mark.parametrize("error", [RuntimeError("of others"), NotFound("of others")])

@@ -286,7 +286,7 @@ def test_a_plan_for_the_rest_knows_what_is_paid_of_the_machines_that_are_there(m
         told.append((paid, circumstances, rest.held))
         return replan(plan, rest, circumstances, reason)
 
-    monkeypatch.setattr("easeml_db.coordinator.planned_runs.replan", spy)
+    monkeypatch.setattr("easeml_db.decisions.planner.replanning.replan", spy)
     world = cloud_world(CloudFaults(lambda k: 2.0, lambda k: 3.0, lambda k: k == 1))
     serve(world)
     assert told

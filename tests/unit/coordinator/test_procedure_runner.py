@@ -35,7 +35,7 @@ async def decided(runner: ProcedureRunner) -> None:
 def asked_after(*, renewed: Run | None, trial_id: int) -> list[tuple[int, int]]:
     """Return which arms the runner asks about once a trial has changed; the dispatcher alone is told of renewals."""
     store, dispatcher = HeldArms(), Dispatcher()
-    runner = ProcedureRunner(store, None, Lease(None), dispatcher)
+    runner = ProcedureRunner(store, None, None, Lease(None), dispatcher)
     run = replace(RUN, search=SEARCH)
     dispatcher.put_run(run)
     if renewed is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,9 +14,8 @@ import pytest
 from easeml_db.coordinator import procedure_runner, trial_histories
 from easeml_db.coordinator.effects import Work
 from easeml_db.coordinator.trial_histories import TrialHistories
-from easeml_db.decisions.procedures.contract import StopTrial, TrialHistory
+from easeml_db.decisions.procedures.contract import TrialHistory
 from easeml_db.errors import NotFound, TrialFailed
-from easeml_db.postgres.stores.search_store import PostgresSearches
 from easeml_db.simulated import Faults
 from easeml_db.words.run import Run
 from tests.unit.coordinator.test_searches import STAGED, run_of, search_of, serve, world_of
@@ -120,37 +118,3 @@ def test_what_changes_between_two_parts_is_read_the_next_time(monkeypatch: pytes
         assert store.read - before == Counter(range(1, 6))
 
     asyncio.run(reads())
-
-
-def test_units_go_on_while_a_procedure_thinks() -> None:
-    """The answer waits for something that only the loop can do."""
-    is_recorded = threading.Event()
-
-    def question() -> list[Any]:
-        assert is_recorded.wait(60)
-        return [StopTrial(7)]
-
-    pending = PostgresSearches(None).ask(question)  # type: ignore[arg-type]
-    assert not pending.done()
-    is_recorded.set()
-    assert pending.result(60) == [StopTrial(7)]
-
-
-def test_a_store_that_is_closed_leaves_no_thread() -> None:
-    before = set(threading.enumerate())
-    store = PostgresSearches(None)  # type: ignore[arg-type]
-    assert store.ask(list).result(60) == []
-    started = set(threading.enumerate()) - before
-    store.close()
-    for thread in started:
-        thread.join(60)
-    assert started
-    assert not any(thread.is_alive() for thread in started)
-
-
-def test_a_procedure_that_cannot_go_on_says_so() -> None:
-    def question() -> list[Any]:
-        raise TrialFailed("it cannot")
-
-    with pytest.raises(TrialFailed, match="it cannot"):
-        PostgresSearches(None).ask(question).result(60)  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ from easeml_db.errors import (
     NotFound,
     OutOfSpace,
     RowsHeld,
+    ServerBusy,
     ServerCrashed,
     SlotLost,
     StaleLease,
@@ -34,18 +35,19 @@ from easeml_db.errors import (
 
 TABLE = [
     (OutOfSpace, RetryDecision(pause_all=True, requeue_after_seconds=1.0)),
+    (ServerBusy, RetryDecision(pause_all=True, requeue_after_seconds=0.1)),
     (RowsHeld, RetryDecision(pause_run=True, requeue_after_seconds=0.1)),
     (StaleLease, RetryDecision(charge_attempt=True, confirm_lease=True)),
     (NotFound, RetryDecision(charge_attempt=True, confirm_lease=True)),
     (SlotLost, RetryDecision(charge_attempt=True, close_slot=True)),
-    (ServerCrashed, RetryDecision(charge_attempt=True, close_slot=True)),
+    (ServerCrashed, RetryDecision(charge_attempt=True, close_slot=True, end_trial=True)),
     (TrialFailed, RetryDecision(end_trial=True)),
     (InvalidData, RetryDecision(end_trial=True)),
     (VersionMismatch, RetryDecision(end_service=True)),
 ]
 
 # Whoever else is to blame, the trial is not.
-INNOCENT = {Cause.DISK_FULL, Cause.ROWS_HELD, Cause.FAILED_MEASURED, Cause.WRONG_VERSION}
+INNOCENT = {Cause.DISK_FULL, Cause.SERVER_BUSY, Cause.ROWS_HELD, Cause.FAILED_MEASURED, Cause.WRONG_VERSION}
 FAILURES = st.builds(Failure, st.sampled_from(Cause), st.integers(0, 10), st.integers(0, 10**6))
 
 
@@ -58,7 +60,7 @@ def test_the_first_failure_of_a_unit(error, decision):
 def test_whose_fault_it_is_does_not_depend_on_the_number_of_trials_unless_their_computation_failed(error, decision):
     of_batch = decide(Failure(cause_of(error("it failed"), is_batch=True)))
     of_pilot = decide(Failure(cause_of(error("it failed"), is_measured=True)))
-    if decision.end_trial:
+    if decision.end_trial and not decision.charge_attempt:
         assert (of_batch, of_pilot) == (RetryDecision(charge_attempt=True), RetryDecision())
     else:
         assert of_batch == of_pilot == decision
@@ -83,12 +85,13 @@ def test_what_is_not_a_trials_fault_costs_it_nothing(failure):
 
 
 @given(st.lists(st.sampled_from(sorted(set(Cause) - {Cause.FAILED}, key=str)), max_size=40), st.integers(1, 5))
-def test_a_trial_ends_exactly_when_its_last_attempt_has_been_charged(causes, max_attempts):
+def test_a_trial_ends_exactly_when_its_last_attempt_has_been_charged_or_it_crashed_the_server(causes, max_attempts):
     n_attempts = 0
     for cause in causes:
         decision = decide(Failure(cause, n_attempts), max_attempts)
         n_attempts += decision.charge_attempt  # at most one for a failure
-        assert decision.end_trial == (decision.charge_attempt and n_attempts == max_attempts)
+        is_last = decision.charge_attempt and n_attempts == max_attempts
+        assert decision.end_trial == (is_last or cause is Cause.SERVER_CRASHED)
         if decision.end_trial:
             return
     assert n_attempts < max_attempts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from pathlib import Path
 
 import numpy as np
@@ -239,3 +240,13 @@ def test_a_declared_date_that_is_none_says_how_to_write_it(csv_file: Path) -> No
     with pytest.raises(InvalidData, match=r"line 3: column 'Date Egg' is date, got '31\.12\.2030'") as caught:
         csv_source(csv_file, types={"Date Egg": "date"})
     assert "2030-12-31" in (caught.value.hint or "")
+
+
+def test_a_hundred_thousand_columns_are_refused_by_the_header_alone(tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    row = ",".join(str(k) for k in range(100_000))
+    path.write_text("\n".join([",".join(f"c{k}" for k in range(100_000)), *[row] * 50]))
+    began = time.process_time()
+    with pytest.raises(InvalidData, match="expected at most 1600 columns, got 100000"):
+        csv_source(path)
+    assert time.process_time() - began < 1

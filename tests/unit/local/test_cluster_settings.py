@@ -22,6 +22,7 @@ def test_strings_of_settings_are_quoted(text: object, written: str) -> None:
 
 def test_the_folder_of_the_socket_is_one_whatever_its_name(tmp_path: Path) -> None:
     (tmp_path / "postgresql.conf").touch()
+    (tmp_path / "PG_VERSION").write_text("15\n")
     configure(tmp_path, port=1, socket_folder=Path('/anna\'s, "own"'))
     assert 'unix_socket_directories = \'"/anna\'\'s, ""own"""\'\n' in (tmp_path / "easeml.conf").read_text()
 

@@ -15,7 +15,7 @@ from easeml_db.console.app import make_app
 from easeml_db.console.inputs import example_input
 from easeml_db.console.logins import IDLE_SECONDS, MOST_FAILURES, MOST_LOGINS, Logins, is_same
 from easeml_db.console.pictures import curve_sources
-from easeml_db.console.rows import NO_FILE, NO_TICKETS, dsn_of_role
+from easeml_db.console.rows import CONNECT_SECONDS, NO_FILE, NO_TICKETS, dsn_of_role
 from easeml_db.console.settings import Settings
 from easeml_db.errors import InvalidArgument
 from easeml_db.report.charts import DARK
@@ -151,6 +151,7 @@ def test_a_role_gets_nothing_that_lets_somebody_else_in() -> None:
     assert given == {
         "host": "/run", "port": "5", "dbname": "d", "user": "ada 'x' dbname=other", "password": "pass word",
         "passfile": NO_FILE, "sslcert": NO_FILE, "sslkey": NO_FILE, "gssencmode": "disable", **NO_TICKETS,
+        "connect_timeout": CONNECT_SECONDS,
     }  # fmt: skip
     assert conninfo_to_dict(dsn_of_role(own + " require_auth=md5", "ada", ""))["require_auth"] == "md5"
     assert "password" not in conninfo_to_dict(dsn_of_role(own, "ada", ""))

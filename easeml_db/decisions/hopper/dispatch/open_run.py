@@ -6,6 +6,7 @@ needs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -31,6 +32,7 @@ class OpenRun:
 
     def __init__(self, run: Run, seconds: UnitSeconds, busy: Mapping[int, int] | None = None) -> None:
         self.is_over = False
+        self.deadline_seconds = math.inf  # by when a run with max_seconds has ended, too
         self.is_aside = False  # for a while nothing is started, and other runs have its slots
         self.arms = OpenArms(run)
         self.work = RunWork(run, seconds, busy)
@@ -125,7 +127,10 @@ class OpenRun:
     def is_spent(self, now_seconds: float) -> bool:
         """Return whether the run's time is up, except for the test of its best trial, while units are still started."""
         limit, started = self.run.max_seconds, self.run.started_seconds
-        if self.is_over or limit is None or started is None or now_seconds < started + limit * (1 - MOST_RESERVED):
+        if self.is_over or limit is None or started is None:
+            return False
+        limit = min(limit, self.deadline_seconds - started)
+        if now_seconds < started + limit * (1 - MOST_RESERVED):
             return False
         return now_seconds >= started + limit - min(self._ending_seconds(), limit * MOST_RESERVED)
 

@@ -7,13 +7,19 @@ from dataclasses import dataclass
 
 from easeml_db.decisions.hopper.schedulers.contract import Placement, Scheduler, Workload
 from easeml_db.decisions.hopper.schedulers.estimates import UnitSeconds
-from easeml_db.decisions.hopper.schedulers.registry import FALLBACK, choose_scheduler, make_scheduler
+from easeml_db.decisions.hopper.schedulers.registry import (
+    FALLBACK,
+    MAX_REARRANGED,
+    choose_scheduler,
+    make_scheduler,
+)
 from easeml_db.errors import InvalidArgument
 from easeml_db.words.run import Run
 from easeml_db.words.training_unit import round_number
 from easeml_db.words.trial import Trial
 
 MAX_CELLS = 5_000_000  # trial numbers times partitions; tenants who insert trials may number them as they like
+MILP_SECONDS = 0.05  # what the coordinator, which does nothing else meanwhile, can be away for
 PILOTED = frozenset({"auto", "vector_rearrangement", "milp"})
 
 
@@ -60,7 +66,10 @@ class Planning:
             return make_scheduler(FALLBACK, Workload((), placement, run.visit_order), seed=run.seed)
         workload = workload_of(run, trials, seconds, placement)
         try:
-            return make_scheduler(self._chosen or self._plan(run, workload), workload, seed=run.seed)
+            name = self._chosen or self._plan(run, workload)
+            if name in ("vector_rearrangement", "milp") and _n_rows(run) > MAX_REARRANGED:
+                raise InvalidArgument(f"expected at most {MAX_REARRANGED} trials, got {_n_rows(run)}")
+            return make_scheduler(name, workload, seed=run.seed, time_limit_seconds=MILP_SECONDS)
         except InvalidArgument as error:
             self._choose(SchedulerChoice(run.run_id, FALLBACK, None, None, f"{run.scheduler} cannot serve: {error}"))
             return make_scheduler(FALLBACK, workload, seed=run.seed)

@@ -12,6 +12,7 @@ ends with its last candidate: its time budget is only the latest end.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -26,13 +27,11 @@ from easeml_db.decisions.procedures.contract import (
     StopTrial,
     TrialDecision,
     TrialHistory,
-    n_training,
 )
 from easeml_db.decisions.procedures.race.race_candidates import (
     FURTHER_EPOCHS,
     RaceCandidate,
-    is_stalled,
-    is_waiting,
+    RaceTrial,
     next_station,
     seconds_left,
 )
@@ -40,7 +39,6 @@ from easeml_db.decisions.procedures.rungs import Rung, planned
 from easeml_db.decisions.procedures.sampling.drawing import ConfigSequence
 from easeml_db.decisions.search_space.configs import Config, key_of
 from easeml_db.decisions.search_space.parsing import SearchSpace
-from easeml_db.decisions.search_space.specs import RESERVED
 
 HELD = 5.0  # burden of a candidate that is not open, in squares of the seconds of the longest epoch so far
 DEFAULT_N_CONFIGS = 64  # of each architecture: what two minutes hold of small networks on a small table
@@ -71,6 +69,8 @@ class RaceProcedure(Procedure):
             )
             for subspace in arguments.space.subspaces
         }
+        self._known: list[RaceTrial] = []
+        self._raced: dict[str, RaceCandidate] = {}
         n_there = sum(configs.count() for configs in self._configs.values())
         self._n_configs = min(n_there, self._n_wanted or n_there)
 
@@ -91,15 +91,15 @@ class RaceProcedure(Procedure):
         return decisions
 
     def _next(self, trials: Sequence[TrialHistory]) -> TrialDecision | None:
-        waiting = [trial for trial in trials if is_waiting(trial, self.max_epochs)]
-        stalled = next((trial for trial in waiting if is_stalled(trial)), None)
+        facts = self._facts(trials)
+        stalled = next((fact for fact in facts if fact.is_stalled), None)
         if stalled is not None:
-            return StopTrial(stalled.trial_number)
-        candidates, n_left = self._candidates(trials), self._n_configs - len(trials)
+            return StopTrial(stalled.history.trial_number)
+        candidates, n_left = self._candidates(facts), self._n_configs - len(trials)
         unstarted = next((name for name, candidate in candidates.items() if n_left > 0 and not candidate.trials), None)
         if unstarted is not None:
             return self._start(unstarted, 0)
-        n_busy = n_training([trial for trial in trials if not trial.is_held], self.max_epochs)
+        n_busy = sum(fact.is_busy for fact in facts)
         if n_busy >= self._n_parallel:
             return None
         for name in self._by_burden(candidates, seconds_left(trials, self._max_seconds)):
@@ -108,13 +108,32 @@ class RaceProcedure(Procedure):
             step = self._step(name, candidates[name], n_left > 0)
             if step is not None:
                 return step
-        return StopTrial(waiting[0].trial_number) if waiting and not n_busy else None
+        waiting = next((fact for fact in facts if fact.is_waiting), None)
+        return StopTrial(waiting.history.trial_number) if waiting is not None and not n_busy else None
 
-    def _candidates(self, trials: Sequence[TrialHistory]) -> dict[str, RaceCandidate]:
+    def _facts(self, trials: Sequence[TrialHistory]) -> list[RaceTrial]:
+        """Return what follows from each trial; it is remembered of those that are the same objects as last time."""
+        del self._known[len(trials) :]
+        for place, trial in enumerate(trials):
+            if place == len(self._known):
+                self._known.append(RaceTrial(trial, self.max_epochs))
+            elif self._known[place].history is not trial:
+                self._known[place] = RaceTrial(trial, self.max_epochs)
+        return self._known
+
+    def _candidates(self, facts: Sequence[RaceTrial]) -> dict[str, RaceCandidate]:
         by_name: dict[str, list[TrialHistory]] = {name: [] for name, configs in self._configs.items() if configs.at(0)}
-        for trial in trials:
-            by_name[str(trial.config[RESERVED])].append(trial)
-        return {name: RaceCandidate(tuple(mine), self.max_epochs, self._eta) for name, mine in by_name.items()}
+        for fact in facts:
+            by_name[fact.architecture].append(fact.history)
+        # A candidate whose trials are the same objects as last time keeps what was computed of it.
+        self._raced = {name: self._candidate(name, mine) for name, mine in by_name.items()}
+        return self._raced
+
+    def _candidate(self, name: str, mine: Sequence[TrialHistory]) -> RaceCandidate:
+        known = self._raced.get(name)
+        if known is not None and len(known.trials) == len(mine) and all(map(operator.is_, known.trials, mine)):
+            return known
+        return RaceCandidate(tuple(mine), self.max_epochs, self._eta)
 
     def _by_burden(self, candidates: Mapping[str, RaceCandidate], left: float) -> list[str]:
         """Return the candidates in the order of service, with `left` seconds to go; those in their first epoch last."""
@@ -142,7 +161,7 @@ class RaceProcedure(Procedure):
         promoted = candidate.promotable()
         if promoted is not None:
             return ContinueTrial(promoted.trial_number, next_station(promoted.n_epochs, self.max_epochs))
-        return None if not may_start or candidate.is_settled() else self._start(name, len(candidate.trials))
+        return None if not may_start or candidate.is_settled else self._start(name, len(candidate.trials))
 
     def _start(self, name: str, position: int) -> StartTrial | None:
         config = self._configs[name].at(position)

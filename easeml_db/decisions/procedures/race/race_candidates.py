@@ -10,11 +10,13 @@ promise     seconds that the next improvement is expected to take: the larger of
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from easeml_db.decisions.procedures.contract import WORST, TrialHistory, finite_or_worst
+from easeml_db.decisions.search_space.specs import RESERVED
 
 TOLERANCE = 1e-4  # of the best score: less is no improvement
 TRIAL_PATIENCE = 4  # epochs without improvement that a trial may have, and at least a third of all its epochs
@@ -32,7 +34,8 @@ def improves(score: float, best: float) -> bool:
 
 def best_until(trial: TrialHistory, n_epochs: int) -> float:
     """Return a trial's best score within its first epochs."""
-    return max((finite_or_worst(score) for score in trial.scores[:n_epochs]), default=WORST)
+    best = trial.best_scores
+    return best[min(n_epochs, len(best)) - 1] if best and n_epochs > 0 else WORST
 
 
 def best_of(trial: TrialHistory) -> float:
@@ -69,6 +72,16 @@ def seconds_left(trials: Sequence[TrialHistory], max_seconds: float | None) -> f
     return max_seconds - (max(trial.moments[-1] for trial in measured) - began)
 
 
+class RaceTrial:
+    """What follows from one trial's history alone."""
+
+    def __init__(self, history: TrialHistory, max_epochs: int) -> None:
+        self.history, self.architecture = history, str(history.config[RESERVED])
+        self.is_waiting = is_waiting(history, max_epochs)
+        self.is_stalled = self.is_waiting and is_stalled(history)
+        self.is_busy = history.is_training(max_epochs) and not history.is_held
+
+
 @dataclass(frozen=True)
 class RaceCandidate:
     """The trials of one architecture."""
@@ -88,8 +101,9 @@ class RaceCandidate:
         """Whether its next step would be to try a further config beside a trial that is in training."""
         return self.n_training > 0 and self._promotable is None
 
+    @cached_property
     def is_settled(self) -> bool:
-        """Return whether its last trials brought no improvement, so that it tries no further config."""
+        """Whether its last trials brought no improvement, so that it tries no further config."""
         best, n_since = WORST, 0
         for trial in self.trials:
             if improves(best_of(trial), best):
@@ -98,7 +112,7 @@ class RaceCandidate:
                 n_since += 1
         return n_since >= CANDIDATE_PATIENCE
 
-    @property
+    @cached_property
     def n_training(self) -> int:
         """Number of trials that have epochs to do."""
         return sum(trial.is_training(self.max_epochs) for trial in self.trials)
@@ -108,17 +122,17 @@ class RaceCandidate:
         """The best score of all its trials."""
         return max(map(best_of, self.trials), default=WORST)
 
-    @property
+    @cached_property
     def is_held(self) -> bool:
         """Whether its arm is not open yet."""
         return any(trial.is_held and trial.is_open for trial in self.trials)
 
-    @property
+    @cached_property
     def seconds_per_epoch(self) -> float:
         """Seconds of an epoch of its first trial; 0 before one has ended."""
         return next((_seconds_per_epoch(trial) for trial in self.trials if trial.scores), 0.0)
 
-    @property
+    @cached_property
     def is_measured(self) -> bool:
         """Whether any of its trials has a score."""
         return any(trial.scores for trial in self.trials)
@@ -162,6 +176,15 @@ class RaceCandidate:
         return records
 
     def _promise(self, best_of_run: float) -> tuple[float, float]:
+        spent, best, marks, gain = self._progress
+        promise = max(spent - marks[-1], marks[-1] - marks[max(0, len(marks) - 2)], LEAST_SECONDS)
+        if not gain or best >= best_of_run:
+            return spent, promise
+        return spent, max(promise, 2 * (best_of_run - best) * (spent - marks[-2]) / gain)
+
+    @cached_property
+    def _progress(self) -> tuple[float, float, list[float], float]:
+        """Return the seconds spent, the best score, the seconds until each improvement, and the gain of the last."""
         spent, best, marks, gain = 0.0, WORST, [0.0], 0.0
         for score, seconds in self._epochs():
             spent += seconds
@@ -169,10 +192,7 @@ class RaceCandidate:
                 gain = score - best if best > WORST else 0.0
                 best = score
                 marks.append(spent)
-        promise = max(spent - marks[-1], marks[-1] - marks[max(0, len(marks) - 2)], LEAST_SECONDS)
-        if not gain or best >= best_of_run:
-            return spent, promise
-        return spent, max(promise, 2 * (best_of_run - best) * (spent - marks[-2]) / gain)
+        return spent, best, marks, gain
 
     def _epochs(self) -> Iterator[tuple[float, float]]:
         """Yield (score, seconds) of all epochs in the order in which they were measured."""
@@ -185,10 +205,20 @@ class RaceCandidate:
         return ((finite_or_worst(score), seconds) for _, _, _, score, seconds in in_order)
 
     def _is_among_best(self, trial: TrialHistory) -> bool:
-        n_epochs = len(trial.scores)
-        rivals = [best_until(other, n_epochs) for other in self.trials if len(other.scores) >= n_epochs]
-        n_better = sum(score > best_of(trial) for score in rivals)
+        rivals = self._rivals(len(trial.scores))
+        n_better = len(rivals) - bisect_right(rivals, best_of(trial))
         return n_better < max(1, len(rivals) // self.eta)
+
+    def _rivals(self, n_epochs: int) -> list[float]:
+        """Return the best scores within so many epochs of the trials that came this far, in ascending order."""
+        if n_epochs not in self._rivals_at:
+            rivals = [best_until(other, n_epochs) for other in self.trials if len(other.scores) >= n_epochs]
+            self._rivals_at[n_epochs] = sorted(rivals)
+        return self._rivals_at[n_epochs]
+
+    @cached_property
+    def _rivals_at(self) -> dict[int, list[float]]:
+        return {}
 
 
 def _moments(trial: TrialHistory) -> Sequence[float]:

@@ -1,7 +1,7 @@
 """Prediction for tables of a Greenplum cluster, each row on the segment that has it: the part of the cluster's
 coordinator.
 
-The needed rows are staged in a temporary table, each on its own segment. There they are packed and predicted some
+The needed rows are copied (tenant_rows.py), each on its own segment. There they are packed and predicted some
 thousand at a time (segment_prediction.py), and the answers go to a table that is distributed like the source. The query
 carries the state to the segments; no row passes through the coordinator. Errors are values: `plpy.error` of PostgreSQL
 9.4 takes no SQLSTATE.
@@ -10,7 +10,7 @@ carries the state to the segments; no row passes through the coordinator. Errors
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from easeml_plpy.columns import columns as columns_of
 from easeml_plpy.columns.columns import Column
@@ -19,6 +19,7 @@ from easeml_plpy.nodes.greenplum.cluster_tables import ClusterTable, open_table
 from easeml_plpy.nodes.greenplum.segment_prediction import MARK
 from easeml_plpy.nodes.node_prediction import hand_over, place_of, remark_of, rows_in_remark
 from easeml_plpy.packing.on_nodes.tables import check_rights, check_same
+from easeml_plpy.packing.on_nodes.tenant_rows import TenantTable, copied_rows
 from easeml_plpy.prediction.prediction_outputs import key_columns
 from easeml_plpy.prediction.probabilities import label_target
 from easeml_plpy.prediction.table_prediction import TableFilling, TableRequest, check_types
@@ -45,9 +46,6 @@ LIKE_KEYS: Statement[str] = Statement(
 )
 SORTED = Command("SELECT set_config('enable_hashagg', 'off', true)", ())
 """Groups come sorted: hashed, all of them would lie in memory at once."""
-STAGED = "pg_temp.easeml_staged"
-ROWS = "SELECT {key} AS segment_key, {taken} FROM {table} t"
-STAGE = "CREATE TEMPORARY TABLE easeml_staged ON COMMIT DROP AS {rows} {distribution}"
 # Grouped by the key, so each segment answers for its own rows. What comes from the segment of the state is brought to
 # all others, and handed over where a process does not have it yet.
 FILL = """
@@ -107,14 +105,21 @@ def _predicted(session: Session, order: Told) -> int:
     if order["probabilities"]:
         label_target(order["dataset"], encoder, hint="Leave out probabilities => true.")
     tables, columns, keys = _opened(session, order, encoder)
-    staged = _stage(session, tables, [columns[name] for name in _needed(keys, encoder)], keys_of_segments)
-    request = TableRequest(None, None, tables[0].relation, STAGED, place.name, order["probabilities"])
-    filling = TableFilling(request, staged, encoder, [columns[name].quoted for name in keys])
-    session.execute(f"CREATE TABLE {place.name} AS {filling.empty_sql(tables[0].name)} {tables[0].clause}")
-    session.run(SORTED)
-    command = Command(_fill_sql(filling, staged, keys), ("text", "int8", "int4", "int8", "int8"), is_kept=False)
-    values = (json.dumps(order), order["job_id"], brought_to, order["dataset_id"], order["checkpoint_id"])
-    n_rows = session.run(command, *values)
+    needed = [columns[name] for name in _needed(keys, encoder)]
+    key = f"(ARRAY[{', '.join(map(str, keys_of_segments))}])[gp_segment_id + 1] AS segment_key"
+    staged = {column.name: column._replace(quoted=f"c{k}") for k, column in enumerate(needed)}
+    taken = [key, *(f"{column.quoted} AS {staged[column.name].quoted}" for column in needed)]
+    named = f"SELECT {', '.join(f'{staged[column.name].quoted} AS {column.quoted}' for column in needed)}"
+    copied = [TenantTable(table.relation, table.name, table.name) for table in tables]
+    with copied_rows(session, copied, taken, order["role"], place=session.row(LIKE_KEYS)) as copy:
+        request = TableRequest(None, None, tables[0].relation, copy, place.name, order["probabilities"])
+        filling = TableFilling(request, staged, encoder, [columns[name].quoted for name in keys])
+        empty = filling.empty_sql(f"({named} FROM {copy}) copied")
+        session.execute(f"CREATE TABLE {place.name} AS {empty} {tables[0].clause}")
+        session.run(SORTED)
+        command = Command(_fill_sql(filling, keys), ("text", "int8", "int4", "int8", "int8"), is_kept=False)
+        values = (json.dumps(order), order["job_id"], brought_to, order["dataset_id"], order["checkpoint_id"])
+        n_rows = session.run(command, *values)
     hand_over(session, place.name, order["role"], f"{remark}{n_rows} rows")
     return n_rows
 
@@ -146,27 +151,15 @@ def _opened(session: Session, order: Told, encoder: Encoder) -> tuple[list[Clust
     return tables, columns, keys
 
 
-def _stage(
-    session: Session, tables: Sequence[ClusterTable], columns: Sequence[Column], keys_of_segments: Sequence[int]
-) -> dict[str, Column]:
-    """Copy what is needed of the rows, each on its segment; return the columns of the copies by their old names."""
-    names = [f"c{k}" for k in range(len(columns))]
-    taken = ", ".join(f"t.{column.quoted} AS {name}" for column, name in zip(columns, names, strict=True))
-    key = f"(ARRAY[{', '.join(map(str, keys_of_segments))}])[t.gp_segment_id + 1]"
-    rows = " UNION ALL ".join(ROWS.format(key=key, taken=taken, table=table.name) for table in tables)
-    session.execute(STAGE.format(rows=rows, distribution=session.row(LIKE_KEYS)))
-    return {column.name: column._replace(quoted=name) for column, name in zip(columns, names, strict=True)}
-
-
-def _fill_sql(filling: TableFilling, staged: Mapping[str, Column], keys: Sequence[str]) -> str:
+def _fill_sql(filling: TableFilling, keys: Sequence[str]) -> str:
     values = [value.replace("{schema}", NodeSession.schema) for _, value in filling.written.values()]
     return FILL.format(
         output=filling.wanted.output,
         written=", ".join([*(f"unnest(packed.k{k})" for k in range(len(keys))), *values]),
         kept=", ".join(f"z.k{k}" for k in range(len(keys))),
-        key_arrays=", ".join(f"array_agg(s.{staged[key].quoted}) AS k{k}" for k, key in enumerate(keys)),
+        key_arrays=", ".join(f"array_agg(s.{filling.columns[key].quoted}) AS k{k}" for k, key in enumerate(keys)),
         payload=filling.payload_sql(NodeSession.schema, is_by_column=True),
         texts=filling.texts_sql(),
         chunk_rows=filling.chunk_rows,
-        staged=STAGED,
+        staged=filling.wanted.source,
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from easeml_plpy.columns import columns as columns_of
-from easeml_plpy.packing.on_nodes.tables import check_rights
+from easeml_plpy.packing.on_nodes.tables import check_reader, check_rights
 from easeml_plpy.server.errors import InvalidArgument, NotFound
 from easeml_plpy.server.identifiers import schema_and_name
 from easeml_plpy.server.session import Session, Statement
@@ -42,6 +42,7 @@ def open_table(session: Session, name: str, role: str, needed: Sequence[str]) ->
     if not tables:
         raise NotFound(f"there is no table {name}", hint="Give schema and name as they are in the cluster.")
     if tables[0].is_plain:
+        check_reader(session, tables[0].relation, tables[0].name, role)
         session.execute(f"LOCK TABLE {tables[0].name} IN ACCESS SHARE MODE")
         tables = session.rows(TABLE, *place)
     table = tables[0]

@@ -20,15 +20,19 @@ from easeml_plpy.columns.encoder import Target, TensorField
 from easeml_plpy.columns.encoding import fields_to_bytes
 from easeml_plpy.packing import packing, source_rows
 from easeml_plpy.packing.dealing import SPLITS
-from easeml_plpy.packing.image_rows import ImageRows, Labels, read_images
+from easeml_plpy.packing.image_rows import HELD_BYTES, ImageRows, Labels, may_be_images, read_images
 from easeml_plpy.packing.on_nodes.pieces import NEW_PIECE, NEW_TABLE, Piece
 from easeml_plpy.packing.on_nodes.request import array_from, array_text, target_of
-from easeml_plpy.packing.on_nodes.tables import TABLE, open_tables
-from easeml_plpy.server.session import Kept, Session
+from easeml_plpy.packing.on_nodes.tables import Opened, open_tables
+from easeml_plpy.packing.on_nodes.tenant_rows import RELATION
+from easeml_plpy.server.session import Kept, Session, Statement, only_column
 from easeml_plpy.server.value_types import Array, Told
 
 MOST_ROWS = 2 << 20
 """On all nodes together: each row takes 27 bytes of the messages, 54 MB in all."""
+MOST_BYTES = 8 * HELD_BYTES
+"""Of a table that may fit: an array takes at most eight times as many bytes there."""
+SIZE: Statement[int] = Statement("SELECT pg_table_size($1) AS n_bytes", ("regclass",), only_column)
 TOLD_ROW = np.dtype([("hash", "<i8"), ("k", "<i8"), ("code", "<i4")])
 IN_ORDER = tuple(sorted(SPLITS))
 
@@ -50,14 +54,12 @@ def hold(session: Session, message: Told) -> dict[str, Any]:
     nothing if they do not fit.
     """
     opened = open_tables(session, message)
-    if len(opened.tables) != 1:
+    if len(opened.tables) != 1 or not may_be_images(opened.wanted, opened.columns, opened.inputs):
         return {}
-    relation = session.row(TABLE, message["tables"][0]).relation
-    nameless = replace(opened.wanted, source=opened.tables[0])
-    sql = source_rows.rows_sql(session, nameless, opened.columns, opened.inputs)
-    request = replace(nameless, relation=relation)
-    most_rows = MOST_ROWS // len(message["places"])
-    images = read_images(session, request, opened.columns, opened.inputs, sql, most_rows)
+    if session.row(SIZE, opened.tables[0].relation) > MOST_BYTES:
+        return {}
+    with opened.copied(session) as source:
+        images = _read(session, opened, source, MOST_ROWS // len(message["places"]))
     if images is None:
         return {}
     session.kept(HELD).images = images
@@ -69,6 +71,13 @@ def hold(session: Session, message: Told) -> dict[str, Any]:
     }
     facts = {"n": n, "n_known": n, "labels": images.labels.names, "shapes": shapes}
     return facts | opened.facts() | {"rows": array_text(rows)}
+
+
+def _read(session: Session, opened: Opened, source: str, most_rows: int) -> ImageRows | None:
+    nameless = replace(opened.wanted, source=source)
+    sql = source_rows.rows_sql(session, nameless, opened.columns, opened.inputs)
+    request = replace(nameless, relation=session.row(RELATION, source))
+    return read_images(session, request, opened.columns, opened.inputs, sql, most_rows)
 
 
 def pieces_for(session: Session, message: Told, *, is_own: bool) -> Iterator[Piece]:

@@ -25,10 +25,9 @@ def stage(session: Session, message: Told) -> dict[str, Any]:
     let_go(session)
     opened = open_tables(session, message)
     request, columns, inputs = opened.wanted, opened.columns, opened.inputs
-    names = ", ".join(column.quoted for column in columns.values())
-    source = " UNION ALL ".join(f"SELECT {names} FROM ONLY {name}" for name in opened.tables)
-    local = replace(request, source=f"({source}) AS own")
-    source_rows.copy_rows(session, local, columns, source_rows.rows_sql(session, local, columns, inputs))
+    with opened.copied(session) as source:
+        local = replace(request, source=source)
+        source_rows.copy_rows(session, local, columns, source_rows.rows_sql(session, local, columns, inputs))
     counts = session.execute("SELECT count(*) AS n, count(y) AS n_known FROM pg_temp.easeml_rows")[0]
     session.execute("DELETE FROM pg_temp.easeml_rows WHERE y IS NULL")
     shapes = source_shapes.read_shapes(session, inputs)

@@ -1,11 +1,12 @@
 """Tables of a node that hold rows of a dataset: which they are, and that the tenant may read them.
 
-Only plain tables are read, so nobody's view, policy or function runs with the rights of the service.
+Only plain tables are read, so no view and no policy is in between, and only as tenant_rows.py does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from easeml_plpy.columns import columns as columns_of
@@ -13,6 +14,7 @@ from easeml_plpy.columns.columns import Column, Columns
 from easeml_plpy.columns.encoder import Field
 from easeml_plpy.packing import packing
 from easeml_plpy.packing.on_nodes.request import needed_columns, pack_request
+from easeml_plpy.packing.on_nodes.tenant_rows import TenantTable, copied_rows, reader_of
 from easeml_plpy.packing.pack_request import PackRequest
 from easeml_plpy.server.errors import InvalidArgument, NotAllowed, NotFound, VersionMismatch
 from easeml_plpy.server.session import Session, Statement, only_column
@@ -54,6 +56,11 @@ FROM pg_class c LEFT JOIN pg_roles r ON r.rolname = $2 WHERE c.oid = $1
     ("oid", "text", "text[]"),
     _Rights,
 )
+MAY_READ: Statement[bool] = Statement(
+    "SELECT has_table_privilege(r.oid, $1, 'SELECT') AS may_read FROM pg_roles r WHERE r.rolname = $2",
+    ("oid", "text"),
+    only_column,
+)
 SERVER_VERSION: Statement[int] = Statement(
     "SELECT current_setting('server_version_num')::int AS number", (), only_column
 )
@@ -61,12 +68,17 @@ HASHING_VERSION = 140000
 
 
 class Opened(NamedTuple):
-    """The tables of a node, locked against changes: their names as SQL writes them, and the columns that are read."""
+    """The tables of a node, locked against changes, the columns that are read, and who asks."""
 
     wanted: PackRequest
-    tables: Sequence[str]
+    tables: Sequence[TenantTable]
     columns: Columns
     inputs: Sequence[Field]
+    role: str
+
+    def copied(self, session: Session) -> AbstractContextManager[str]:
+        """Copy the rows for a block; return the name of the copy in SQL."""
+        return copied_rows(session, self.tables, [column.quoted for column in self.columns.values()], self.role)
 
     def facts(self) -> dict[str, Any]:
         """Return the types and the kinds of the columns."""
@@ -82,12 +94,12 @@ def open_tables(session: Session, message: Told) -> Opened:
     tables = [open_table(session, name, message["role"], needed) for name in message["tables"]]
     columns = tables[0][1]
     types = {name: column.type for name, column in columns.items()}
-    others = [(name, {key: column.type for key, column in other.items()}) for name, other in tables[1:]]
-    check_same(types, others, tables[0][0])
+    others = [(table.name, {key: column.type for key, column in other.items()}) for table, other in tables[1:]]
+    check_same(types, others, tables[0][0].name)
     packing.check_columns(request, columns)
     session.execute(packing.SETTINGS)
     inputs = [columns_of.input_field(columns[name]) for name in request.inputs]
-    return Opened(request, [name for name, _ in tables], columns, inputs)
+    return Opened(request, [table for table, _ in tables], columns, inputs, message["role"])
 
 
 def check_server(session: Session) -> None:
@@ -96,21 +108,29 @@ def check_server(session: Session) -> None:
         raise VersionMismatch("packing rows on a node needs PostgreSQL 14 or newer there")
 
 
-def open_table(session: Session, name: str, role: str, needed: Sequence[str]) -> tuple[str, dict[str, Column]]:
-    """Lock a table against changes; return its name as SQL writes it, and the columns that are needed."""
+def open_table(session: Session, name: str, role: str, needed: Sequence[str]) -> tuple[TenantTable, dict[str, Column]]:
+    """Lock a table against changes; return it, and the columns that are needed."""
     tables = session.rows(TABLE, name)
     if not tables:
         raise NotFound(f"there is no table {name}", hint="Give schema and name as they are on that server.")
+    _checked_columns(session, tables[0], name, role, needed)
     session.execute(f"LOCK TABLE {tables[0].name} IN ACCESS SHARE MODE")
-    (table,) = session.rows(TABLE, name)
+    (table,) = session.rows(TABLE, name)  # it may have been altered meanwhile
+    columns = _checked_columns(session, table, name, role, needed)
+    return TenantTable(table.relation, table.name, f"ONLY {table.name}"), columns
+
+
+def _checked_columns(session: Session, table: _Table, name: str, role: str, needed: Sequence[str]) -> dict[str, Column]:
+    """Return the columns that are needed. Raises InvalidArgument, NotAllowed."""
     if not table.is_plain:
         raise InvalidArgument(f"{name} is no plain table", hint="Name the table that holds the rows, not a view of it.")
     if table.has_policies:
         raise NotAllowed(f"{name} has row-level security, which the service cannot keep for role {role}")
     columns = columns_of.read_columns(session, table.relation)
     columns_of.require(columns, needed, "columns", name)
-    may_read(session, name, role, needed)
-    return table.name, {column: columns[column] for column in needed}
+    check_rights(session, table.relation, name, role, needed)
+    check_reader(session, table.relation, table.name, role)
+    return {column: columns[column] for column in needed}
 
 
 def may_read(session: Session, name: str, role: str, needed: Sequence[str]) -> None:
@@ -128,6 +148,17 @@ def check_rights(session: Session, relation: int, name: str, role: str, needed: 
     if rights.is_kept_out or rights.closed:
         what = "its schema" if rights.is_kept_out else f"column {rights.closed[0]}"
         raise NotAllowed(f"role {role} may not read {what} of {name}", hint="GRANT SELECT, and USAGE on its schema.")
+
+
+def check_reader(session: Session, relation: int, name: str, role: str) -> None:
+    """Refuse a table that the reader of a role may not read. Raises NotAllowed."""
+    reader = reader_of(session, role)
+    rights = session.row(RIGHTS, relation, reader.role, [])
+    if rights.is_kept_out or not session.row(MAY_READ, relation, reader.role):
+        raise NotAllowed(
+            f"role {reader.name} may not read {name}: it is the role through which rows of role {role} are read",
+            hint=f"Its owner, on that server: GRANT SELECT ON {name} TO {reader.name}, and USAGE on its schema.",
+        )
 
 
 def check_same(columns: dict[str, str], others: Iterable[tuple[str, dict[str, str]]], where: str) -> None:

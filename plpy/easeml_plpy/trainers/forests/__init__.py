@@ -8,8 +8,12 @@ from easeml_plpy.trainers.forests.architecture import EXTRA_TREES, RANDOM_FOREST
 from easeml_plpy.trainers.forests.trial import ForestTrial
 from easeml_plpy.trainers.trees.tree_trainer import TreeTrainer
 
-# Rows are there in the precision of their row form and in that in which trees compare them.
+# Rows are there in the precision of their row form and in that in which trees compare them. Of the sums, those of the
+# rows that measure the loss or the trial are there three times.
+FOREST = TreeTrainer(
+    ForestTrial, ForestParameters, "sklearn.tree", number_bytes=FLOAT32_BYTES + FLOAT64_BYTES, sum_bytes=24
+)
 FORESTS = Library(
-    {"forest": TreeTrainer(ForestTrial, ForestParameters, "sklearn.tree", number_bytes=FLOAT32_BYTES + FLOAT64_BYTES)},
+    {"forest": FOREST},
     (EXTRA_TREES, RANDOM_FOREST),
 )

@@ -60,8 +60,8 @@ def _parameters(config: Config, *, is_random: bool) -> ForestParameters:
 
 
 def forest_size(task: Task, config: Config) -> Size:
-    """Return the trees that an epoch adds, and the numbers of a row."""
-    return Size(config.integer("trees_per_epoch"), task.n_features + task.n_outputs)
+    """Return the trees that an epoch adds, the numbers of a row and its sums."""
+    return Size(config.integer("trees_per_epoch"), task.n_features, task.n_outputs)
 
 
 EXTRA_TREES = Architecture(

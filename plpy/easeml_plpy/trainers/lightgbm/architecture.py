@@ -109,9 +109,9 @@ def _objective(task: Task) -> dict[str, str | int]:
 
 
 def lightgbm_size(task: Task, config: Config) -> Size:
-    """Return the leaves that an epoch adds at most, and the numbers of a row."""
+    """Return the leaves that an epoch adds at most, the numbers of a row and its margins."""
     n_leaves = rounds_per_epoch(task, config) * n_margins(task) * config.integer("num_leaves")
-    return Size(n_leaves, task.n_features + n_margins(task))
+    return Size(n_leaves, task.n_features, n_margins(task))
 
 
 ARCHITECTURE = Architecture(

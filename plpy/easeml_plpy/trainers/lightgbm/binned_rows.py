@@ -12,6 +12,7 @@ from easeml_plpy.architectures.tables.target_transforms import TargetTransform
 from easeml_plpy.columns.task import Task
 from easeml_plpy.server.cache import Bounded
 from easeml_plpy.trainers.lightgbm.architecture import LightGBMParameters
+from easeml_plpy.trainers.lightgbm.memory import demand_binning
 from easeml_plpy.trainers.trees.lineage import KEPT_BYTES
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def binned(
     def make() -> _Binned:
         import lightgbm
 
+        demand_binning(len(inputs), task.n_features)
         categories = [k for k, column in enumerate(task.layout) if column.kind == "category"]
         rows = inputs.reshape(len(inputs), -1).numpy()
         learnt = targets.numpy() if transform is None else transform.forward(targets.numpy())

@@ -21,6 +21,7 @@ from easeml_plpy.trainers.lightgbm import boosters
 from easeml_plpy.trainers.lightgbm.architecture import LightGBMParameters
 from easeml_plpy.trainers.lightgbm.binned_rows import binned
 from easeml_plpy.trainers.lightgbm.c_interface import GrownTrees
+from easeml_plpy.trainers.lightgbm.memory import demand_growing
 from easeml_plpy.trainers.training_rows import Rows, check_inputs, check_rows
 from easeml_plpy.trainers.trees.lineage import Lineage, Margins
 from easeml_plpy.trainers.trees.margins import base_margins, loss_mean, outputs_of, row_weights
@@ -54,6 +55,7 @@ class LightGBMTrial:
             learnt = self._transform.forward(learnt)
         if not len(inputs):
             return Training(math.nan, 0, 0)
+        demand_growing(parameters, len(inputs), self._task.n_features)
         weights = row_weights(self._task, learnt) if parameters.is_balanced else None
         if not self._base:
             self._base = base_margins(self._task, learnt, weights)

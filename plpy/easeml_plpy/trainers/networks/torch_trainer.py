@@ -12,7 +12,7 @@ from easeml_plpy.architectures import Architecture, Config
 from easeml_plpy.architectures.size import FLOAT32_BYTES, Size
 from easeml_plpy.architectures.torch_hyperparameters import PER_TRIAL
 from easeml_plpy.columns.task import Task
-from easeml_plpy.server.errors import ShapeMismatch
+from easeml_plpy.server.errors import CorruptCheckpoint, ShapeMismatch
 from easeml_plpy.states import checkpoint
 from easeml_plpy.trainers.contract import AnsweringTrial, Blueprint, LiveTrial, Trainer, read_trial
 from easeml_plpy.trainers.networks.numpy_network import MODULE, restored_network
@@ -45,6 +45,17 @@ class TorchTrainer(Trainer["TorchTrial"]):
         n_copies = 2 + n_slots + n_averages + (1 + n_slots + n_averages)
         n_rows_at_once = min(config.integer("batch_size"), n_rows)
         return FLOAT32_BYTES * (size.n_parameters * n_copies + n_rows_at_once * size.n_outputs_a_row)
+
+    def check_foreign(self, blueprint: Blueprint, payload: checkpoint.Payload) -> None:
+        """See Trainer. A network is built as large as its config says, so the state has to be as large."""
+        arrays = checkpoint.load(payload).arrays
+        stored = sum(array.size for name, array in arrays.items() if name.startswith(MODULE))  # with buffers
+        declared = blueprint.architecture.size(blueprint.task, blueprint.config).n_parameters
+        if declared > stored:
+            raise CorruptCheckpoint(
+                f"the config asks for a network of {declared} numbers, and the state has {stored}",
+                hint="Export the trial again where it was trained.",
+            )
 
     def answering(
         self, architecture: Architecture, config: Mapping[str, object], task: Task, payload: checkpoint.Payload

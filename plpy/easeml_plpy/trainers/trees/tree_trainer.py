@@ -27,17 +27,24 @@ P = TypeVar("P")
 
 class TreeTrainer(Trainer[T], Generic[T, P]):
     """Starts and resumes one kind of them. `parameters`: what architectures build. `library`: what grows trees.
-    `number_bytes`: what a number of a row takes while it does.
+    `number_bytes`: what a number of a row takes while it does; `sum_bytes`: what a sum of trees of a row takes, with
+    what it is computed from.
     """
 
     takes_all_partitions: ClassVar[bool] = True  # trees that go on from partition to partition are worse
     size_settings: ClassVar[tuple[str, ...]] = ("num_leaves", "trees_per_epoch")
 
     def __init__(
-        self, trial: Callable[[Blueprint, P], T], parameters: type[P], library: str, *, number_bytes: int
+        self,
+        trial: Callable[[Blueprint, P], T],
+        parameters: type[P],
+        library: str,
+        *,
+        number_bytes: int,
+        sum_bytes: int = 0,
     ) -> None:
         self._trial, self._parameters, self._library = trial, parameters, library
-        self._number_bytes = number_bytes
+        self._number_bytes, self._sum_bytes = number_bytes, sum_bytes
 
     def prepare(self) -> None:
         """See Trainer."""
@@ -49,7 +56,8 @@ class TreeTrainer(Trainer[T], Generic[T, P]):
 
     def needed_bytes(self, size: Size, config: Config, n_rows: int) -> int:
         """See Trainer. Those of the rows, and of an epoch's leaves twice; a size counts what an epoch adds."""
-        return n_rows * self._number_bytes * size.n_outputs_a_row + 2 * LEAF_BYTES * size.n_parameters
+        a_row = self._number_bytes * size.n_outputs_a_row + self._sum_bytes * size.n_sums_a_row
+        return n_rows * a_row + 2 * LEAF_BYTES * size.n_parameters
 
     def _begin(self, blueprint: Blueprint, *, n_steps_total: int, seed: int) -> T:
         """See Trainer. Trees are drawn in training: no total, seed or device."""

@@ -392,6 +392,14 @@ def test_a_document_that_was_made_up_is_refused(change: Callable[[dict[str, Any]
         restored(ModelFile.from_bytes(contents))
 
 
+@pytest.mark.parametrize("name", ["mlp", "resnet", "tabm"])
+def test_a_config_that_asks_for_a_larger_network_than_its_state_is_refused(name: str) -> None:
+    large = {"hidden_units": [65536, 65536]} if name == "mlp" else {"width": 4096}
+    forged = file_of(name, LABELS, trained(name, LABELS), {**config_of(name), **large})
+    with pytest.raises(CorruptCheckpoint, match=r"the config asks for a network of \d+ numbers, and the state has \d+"):
+        restored(ModelFile.from_bytes(forged.to_bytes()))
+
+
 def test_a_state_with_other_attributes_of_an_estimator_is_refused() -> None:
     state = checkpoint.load(trained("sgd", LABELS))
     for name in ("__class__", "predict_proba"):

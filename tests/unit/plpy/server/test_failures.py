@@ -55,7 +55,17 @@ def test_an_error_of_the_server_becomes_the_failure_with_what_to_do_about_it():
     assert "GRANT" in told["hint"]
 
 
-@pytest.mark.parametrize("error", [SPIError("cancelled", packed("57014")), KeyError("column"), ValueError("bad")])
+@pytest.mark.parametrize(
+    "error", [KeyError("column"), ValueError("bad"), OverflowError("large"), RecursionError("deep")]
+)
+def test_a_value_that_our_code_does_not_expect_is_an_error_of_ours_with_its_place(error):
+    told = json.loads(answered(raising(error))["failure"])
+    assert told["sqlstate"] == "ML019"
+    assert f"{type(error).__name__}: {error}" in told["message"]
+    assert "test_failures.py:" in told["detail"]
+
+
+@pytest.mark.parametrize("error", [SPIError("cancelled", packed("57014")), RuntimeError("torch"), MemoryError()])
 def test_any_other_error_passes(error):
     with pytest.raises(type(error)) as caught:
         answered(raising(error))

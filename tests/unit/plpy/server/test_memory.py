@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -26,6 +27,7 @@ from easeml_plpy.units.live_trials import check_fits
 from easeml_plpy.units.units import TrialSpec
 from tests.unit.plpy.trainers.training_rows import IMAGE_NETWORKS, SERIES_NETWORKS, TENSOR_NETWORKS, TREE_NETWORKS
 
+ROOT = Path(__file__).parents[4]
 IMAGES = Task("classification", (3, 20, 17), 5)
 ROWS = Task("regression", (7,), 1)
 COLUMNS = (
@@ -95,6 +97,45 @@ def test_a_batch_is_no_larger_than_its_partition() -> None:
     chosen = ARCHITECTURES["linear"]
     config = complete(chosen, {"batch_size": 65536, "optimizer": "sgd", "momentum": 0.0})
     assert needed_bytes(chosen, ROWS, config, [100]) == 4 * (8 * 3 + 100 * 8)
+
+
+@pytest.mark.parametrize(("n_rows", "n_classes", "least"), [(40_000, 100, 83), (4_000, 1_000, 87), (200_000, 10, 89)])
+def test_boosting_counts_what_was_measured_for_each_row_and_class(n_rows: int, n_classes: int, least: int) -> None:
+    """Measured over one epoch (docs/design/slots.md): bytes a row and class, all else included."""
+    chosen, task = ARCHITECTURES["lightgbm"], Task("classification", (5,), n_classes)
+    config = complete(chosen, {"trees_per_epoch": 5})
+    needed = needed_bytes(chosen, task, config, [n_rows])
+    assert least <= needed / (n_rows * n_classes) < 1.3 * least
+
+
+def test_ten_thousand_classes_are_refused_with_the_numbers() -> None:
+    chosen, task = ARCHITECTURES["lightgbm"], Task("classification", (5,), 10_000)
+    words = shortage(chosen, task, complete(chosen, {}), [28_000], 16 * 10**9)
+    assert words == "lightgbm with num_leaves 31, trees_per_epoch 50 takes at least 25.3 GB"
+
+
+def test_boosting_beyond_the_limit_of_the_process_is_a_memory_error_and_no_crash() -> None:
+    """In a process of its own, which LightGBM would end with signal 11."""
+    program = """
+import resource, torch
+from tests.unit.plpy.trainers.training_rows import no_pause
+from easeml_plpy.columns.task import Task
+from easeml_plpy.trainers import architecture, trainer_for
+import lightgbm
+task, chosen = Task("classification", (3,), 2000), architecture("lightgbm")
+live = trainer_for("boosting").start(chosen, {"trees_per_epoch": 1}, task, n_steps_total=1, seed=0)
+rows, targets = torch.randn(6000, 3), torch.arange(6000) % 2000
+used = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) << 10
+for share in (0.1, 0.25, 0.5, 0.75, 0.95):
+    limit = used + int(share * 6000 * 2000 * 90)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+    try:
+        live.train(rows, targets, seed=0, pause=no_pause)
+    except MemoryError:
+        print("refused")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (ended.returncode, ended.stdout) == (0, "refused\n" * 5), ended.stderr
 
 
 def test_a_shortage_is_said_in_one_line() -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eknab\u2066\nrun 1 finished\r[link=http://x]here[/link]\ufeff"
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
-CLI = Path(__file__).parents[2] / "easeml_db" / "cli"
+CLI = Path(__file__).parents[3] / "easeml_db" / "cli"
 
 
 @given(st.text())

@@ -27,6 +27,7 @@ HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u206
 def pages(module_database: Session) -> FlaskClient:
     """A console into which mallory has logged in, who has given hostile names to all that has a name."""
     root, mallory = module_database, module_database.as_role("mallory", "easeml_tenant")
+    root.execute("ALTER ROLE mallory PASSWORD 'mallory'")
     root.execute("CREATE SCHEMA mallory AUTHORIZATION mallory")
     for name, program in ((EVIL, "Input = [2] Output = [2]"), ("pictures", "Input = [8,8,3] Output = [2]")):
         create = "SELECT easeml.create_task(%s, %s, schema => 'mallory', classes => %s)"
@@ -37,9 +38,11 @@ def pages(module_database: Session) -> FlaskClient:
     mallory.execute("SELECT easeml.select_models(%s, '{linear}', n_configs => 1, max_epochs => 1)", [EVIL + "!"])
     root.execute("UPDATE easeml.trials SET status = 'failed', failure_reason = %s", [EVIL])
     root.execute("UPDATE easeml.tasks SET problem = %s", [EVIL])
-    settings = Settings(root.dsn, port=80)
+    settings = Settings(root.tcp_dsn, port=80)
     client = make_app(settings).test_client()
-    assert client.post("/login", data={"key": settings.key, "role": "mallory", "password": ""}).status_code == 302
+    assert (
+        client.post("/login", data={"key": settings.key, "role": "mallory", "password": "mallory"}).status_code == 302
+    )
     return client
 
 

@@ -1,0 +1,1 @@
+"""What owners have written, such as CHECKs, views and index expressions, runs with its owner's rights."""
