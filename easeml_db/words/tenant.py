@@ -25,7 +25,7 @@ class Tenancy:
     arms (infinity: as long as they take), and the tenants by name. A tenant that is not listed has weight 1.
     """
 
-    policy: str = "hybrid"
+    policy: str = "robust"
     prior: str = "auto"
     seed: int = 0
     max_wait_seconds: float = 60.0

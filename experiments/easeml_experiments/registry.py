@@ -11,8 +11,10 @@ from easeml_db.errors import NotReady
 from easeml_experiments.contract import Experiment, Options, Parameter, Result
 
 INSTALL = 'In a clone of easeml: pip install ".[experiments]" ./experiments'
+HISTORIES = ("true", "reversed", "shuffled", "shifted", "correlation=x")
 TENANT_PRESETS = (
-    "9", "V9", "V10", "10", "11", "12", "13", "14", "15", "fifty", "devices", "regret", "decision", "targets",
+    "9", "V9", "V10", "10", "11", "12", "13", "14", "15", "fifty", "devices", "history", "regret", "decision",
+    "targets",
 )  # fmt: skip
 
 
@@ -137,7 +139,8 @@ EXPERIMENTS: dict[str, Experiment] = {
                     "policies", "Strategies to replay on it, comma-separated.", default="ours,hybrid,round_robin"
                 ),
                 Parameter("budget", "Share of the cost of everything that may be spent on it.", float, 0.1),
-                Parameter("repeats", "Random choices of tested users.", int, 50),
+                Parameter("repeats", "Random choices of tested users, in presets as well.", int, 50),
+                Parameter("history", f"What the past says of its models: {', '.join(HISTORIES)}.", default="true"),
                 Parameter("tested", "Tenants in each repeat; all other users train the priors.", int, 10),
             ),
         ),

@@ -22,7 +22,7 @@ COMMENT ON FUNCTION easeml.list_priors() IS 'Lists the priors (internal: read ea
 
 CREATE OR REPLACE FUNCTION easeml.current_tenancy(OUT policy text, OUT prior text, OUT seed bigint) RETURNS record
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(t.policy, 'hybrid'), coalesce(t.prior, 'auto'), coalesce(t.seed, 0) FROM (SELECT) d
+    SELECT coalesce(t.policy, 'robust'), coalesce(t.prior, 'auto'), coalesce(t.seed, 0) FROM (SELECT) d
     LEFT JOIN easeml.tenancy t ON true
 $$;
 COMMENT ON FUNCTION easeml.current_tenancy() IS 'Returns the policy, prior and seed in use.';
@@ -91,14 +91,14 @@ BEGIN
     END IF;
     INSERT INTO easeml.arm_openings (run_id, arm_id, tenant, policy, phase, opening_number, beta, mean, deviation,
         bound, cost, expected_seconds, best_quality,
-        sig, gap, score, pending, n_runs, lease_number)
+        sig, gap, score, pending, n_runs, lease_number, history_weight)
     SELECT chosen.run_id, chosen.arm_id, chosen.tenant, o.policy, o.phase, o.opening_number, o.beta, o.mean,
         o.deviation, o.bound, o.cost, o.expected_seconds, o.best_quality,
-        o.sig, o.gap, o.score, o.pending, o.n_runs, o.lease_number
+        o.sig, o.gap, o.score, o.pending, o.n_runs, o.lease_number, o.history_weight
     FROM jsonb_to_record(decision) o(policy text, phase text, opening_number integer, beta float8, mean float8,
         deviation float8, bound float8, cost float8,
         expected_seconds float8, best_quality float8, sig float8, gap float8, score float8, pending bigint[],
-        n_runs integer, lease_number bigint)
+        n_runs integer, lease_number bigint, history_weight float8)
     RETURNING decision_id INTO number;
     INSERT INTO easeml.arm_opening_candidates (decision_id, run_id, tenant, is_candidate, is_chosen, best_quality, sig,
         gap, score, decided_at, policy, phase,

@@ -2,7 +2,7 @@
 
 CREATE TABLE IF NOT EXISTS easeml.tenancy (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
-    policy text NOT NULL DEFAULT 'hybrid',
+    policy text NOT NULL DEFAULT 'robust',
     prior text NOT NULL DEFAULT 'auto',
     seed bigint NOT NULL DEFAULT 0,
     max_wait_seconds double precision NOT NULL DEFAULT 60 CHECK (max_wait_seconds > 0 AND max_wait_seconds <> 'NaN'),
@@ -91,6 +91,7 @@ CREATE TABLE IF NOT EXISTS easeml.arm_openings (
     lease_number bigint NOT NULL,
     FOREIGN KEY (run_id, tenant) REFERENCES easeml.runs (run_id, tenant) ON DELETE CASCADE
 );
+ALTER TABLE easeml.arm_openings ADD COLUMN IF NOT EXISTS history_weight double precision;
 CREATE INDEX IF NOT EXISTS arm_openings_run ON easeml.arm_openings (run_id);
 COMMENT ON TABLE easeml.arm_openings IS
     'One row for each arm that a run opened, with everything that the policy saw when it decided.';
@@ -105,6 +106,8 @@ COMMENT ON COLUMN easeml.arm_openings.sig IS
     'Least upper bound among the arms that the run has opened, minus its last quality; null before its first quality.';
 COMMENT ON COLUMN easeml.arm_openings.gap IS
     'Largest upper bound among the arms that wait, minus the best quality so far.';
+COMMENT ON COLUMN easeml.arm_openings.history_weight IS 'Weight from 0 to 1 of the belief that this run is like past '
+    'ones, against two that trust the history less; null for a policy or a run with one belief.';
 COMMENT ON COLUMN easeml.arm_openings.pending IS 'Other arms of the run that were open.';
 
 -- Not in easeml.arm_openings: the memory concerns runs of all tenants, and outlives the run that was chosen last.

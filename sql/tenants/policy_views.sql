@@ -95,6 +95,7 @@ SELECT c.decision_id, c.decided_at, c.run_id, c.policy, c.phase, c.is_chosen, c.
             AND c.phase = 'greedy' THEN format('served: its estimated gap weighs most, %s', round(c.gap::numeric, 4))
         WHEN c.is_chosen AND c.phase = 'ei_rate'
             THEN format('served: the largest expected improvement for its cost, %s', round(c.score::numeric, 6))
+        WHEN c.is_chosen AND c.phase = 'turn' THEN 'served: its turn, since no run has opened fewer arms for its weight'
         WHEN c.is_chosen THEN format('served: by %s', c.phase)
         WHEN c.phase = 'first_service' THEN 'waited: a run that came earlier, or had nothing yet, was served first'
         WHEN c.phase = 'last_call' THEN 'waited: a run with a near deadline was served first'
@@ -105,9 +106,9 @@ SELECT c.decision_id, c.decided_at, c.run_id, c.policy, c.phase, c.is_chosen, c.
             round(c.chosen_gap::numeric, 4), round(c.gap::numeric, 4))
         WHEN c.phase = 'ei_rate' THEN format('waited: a larger improvement for its cost was served, %s against %s',
             round(c.chosen_score::numeric, 6), round(c.score::numeric, 6))
-        WHEN c.phase = 'round_robin' THEN 'waited: it was another run''s turn'
+        WHEN c.phase IN ('round_robin', 'turn') THEN 'waited: it was another run''s turn'
         ELSE format('waited: another run was served by %s', c.phase) END AS reason,
-    c.tenant::text AS tenant
+    c.tenant::text AS tenant, x.history_weight
 FROM easeml.arm_opening_candidates c
 LEFT JOIN easeml.arm_openings x ON x.decision_id = c.decision_id AND c.is_chosen
 LEFT JOIN easeml.arms a USING (arm_id);
@@ -145,3 +146,5 @@ COMMENT ON COLUMN easeml.policy_decisions.expected_seconds IS 'Seconds that the 
 COMMENT ON COLUMN easeml.policy_decisions.n_pending IS 'Other arms of the run that were open.';
 COMMENT ON COLUMN easeml.policy_decisions.reason IS 'Why the run was served or waited, in words.';
 COMMENT ON COLUMN easeml.policy_decisions.tenant IS 'Tenant that owns the run.';
+COMMENT ON COLUMN easeml.policy_decisions.history_weight IS 'How far the run trusts its history: weight from 0 to 1 of '
+    'the belief that it is like past runs, against two that trust them less; null for a policy or run with one belief.';

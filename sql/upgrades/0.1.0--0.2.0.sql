@@ -142,3 +142,5 @@ WHERE r.status = 'finished' AND r.slot_seconds IS NULL;
 
 -- Choosing at random, and first come, first served, are left to the experiments.
 UPDATE easeml.tenancy SET policy = 'round_robin' WHERE policy IN ('random', 'fcfs');
+-- A row was written by easeml.set_policy alone, so its policy was chosen and stays. No row means the default.
+ALTER TABLE easeml.tenancy ALTER COLUMN policy SET DEFAULT 'robust';

@@ -28,7 +28,7 @@ def beliefs_of(run: Run) -> list[Belief]:
 async def test_nobody_has_terms_or_a_past_before_anything_happened(world: World) -> None:
     await world.ports.lease.acquire()
     tenancy = await world.ports.tenancy.tenancy()
-    assert (tenancy.policy, tenancy.prior, tenancy.seed, tenancy.tenants) == ("hybrid", "auto", 0, {})
+    assert (tenancy.policy, tenancy.prior, tenancy.seed, tenancy.tenants) == ("robust", "auto", 0, {})
     world.set_policy("greedy")
     assert (await world.ports.tenancy.tenancy()).policy == "greedy"
     assert await world.ports.tenancy.past_arms() == []

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from easeml_db.decisions.bandits.prior import Vector, to_latent, to_quality
+from easeml_db.decisions.bandits.prior import Matrix, Vector, to_latent, to_quality
 from easeml_db.errors import InvalidArgument
 
 DELTA = 0.1  # not given in the paper
@@ -71,6 +71,25 @@ def expected_improvement(mean: Vector, variance: Vector, best: float, link: str 
     improvement: Vector = gain * ndtr(z) + deviation * _density(z)
     # Far below the best the two terms cancel, and rounding may leave a sum just below 0.
     return np.maximum(improvement, 0.0)
+
+
+def improvement_bound(mean: Matrix, variance: Matrix, best: float, link: str) -> Matrix:
+    """Return what expected improvements are at most, of any shape: on the logit scale the smaller of two bounds.
+
+    A quality gains at most 1 - best, and above the best it rises no faster than the logistic function at its steepest.
+    """
+    from scipy.special import logit, ndtr
+
+    deviation = np.maximum(np.sqrt(variance), 1e-12)
+    level = best if link == "identity" else float(logit(min(max(best, 1e-12), 1.0 - 1e-12)))
+    z = (mean - level) / deviation
+    probability = ndtr(z)
+    bound: Matrix = np.maximum((mean - level) * probability + deviation * _density(z), 0.0)
+    if link == "identity":
+        return bound
+    steepest = best * (1.0 - best) if best > 0.5 else 0.25
+    smaller: Matrix = np.minimum(steepest * bound, (1.0 - best) * probability)
+    return smaller
 
 
 def _improvement_by_quadrature(mean: Vector, deviation: Vector, best: float, link: str) -> Vector:

@@ -57,6 +57,17 @@ class Prior:
         """K."""
         return len(self.mean)
 
+    @property
+    def variances(self) -> Vector:
+        """Variances of the arms, shape (K,)."""
+        variances: Vector = np.ascontiguousarray(np.diagonal(self.covariance))
+        return variances
+
+    def covariances(self, arm: int) -> Vector:
+        """Return the covariances of an arm with all arms, shape (K,)."""
+        row: Vector = self.covariance[arm]
+        return row
+
     def latent(self, quality: float) -> float:
         """Return a quality on the scale of the belief."""
         return float(to_latent(np.asarray(quality), self.link))

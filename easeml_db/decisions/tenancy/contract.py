@@ -1,7 +1,7 @@
 """The contract of policies: each chooses which run is served next.
 
 Rule for weights (1 each by default): a run's potential counts as often as its weight says. Policies that compare
-potentials multiply them by it (greedy, hybrid, ei_rate), policies that share turns give turns in its proportion
+potentials multiply them by it (greedy, hybrid, ei_rate, robust), policies that share turns give turns in its proportion
 (round_robin, random); fcfs knows no weights. Deadlines are handled by the selector, before any policy.
 """
 
@@ -34,6 +34,9 @@ class Policy(Protocol):
     def choose(self, standings: Standings) -> Choice:
         """Return which run to serve, and count that as done."""
 
+    def charge(self, phase: str, cost: float) -> None:
+        """Note what the choice costs, and by which rule it was made, the policy's own or one that comes before it."""
+
     def renew(self, left: int | None = None) -> None:
         """Note that a run or an arm arrived or left; `left` is the former place of a run; later runs have moved up."""
 
@@ -46,7 +49,14 @@ class Policy(Protocol):
         """Restore the memory of another process, once all runs have joined in the same order of arrival."""
 
 
-class Forgetful:
+class Costless:
+    """The part of a policy that does not ask what its choices cost."""
+
+    def charge(self, phase: str, cost: float) -> None:
+        """Change nothing."""
+
+
+class Forgetful(Costless):
     """The part of a policy that keeps nothing between two decisions."""
 
     def copy(self: Same) -> Same:

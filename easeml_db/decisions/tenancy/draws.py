@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from easeml_db.decisions.tenancy.contract import Costless
+
 Same = TypeVar("Same", bound="Draws")
 
 
-class Draws:
+class Draws(Costless):
     """A generator for each decision, from the seed and the number of earlier decisions, so that a restart repeats no
     draw.
     """

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from easeml_db.decisions.tenancy.contract import Choice
+from easeml_db.decisions.tenancy.contract import Choice, Costless
 from easeml_db.decisions.tenancy.greedy import Greedy
 from easeml_db.decisions.tenancy.round_robin import RoundRobin
 from easeml_db.decisions.tenancy.standings import Standings
@@ -23,7 +23,7 @@ from easeml_db.errors import InvalidArgument
 PATIENCE = 10  # s in the paper
 
 
-class Hybrid:
+class Hybrid(Costless):
     """`patience` is s; `n_freezes` counts how often greedy was frozen."""
 
     def __init__(self, patience: int = PATIENCE, greedy: Greedy | None = None) -> None:

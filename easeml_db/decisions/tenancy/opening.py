@@ -45,7 +45,8 @@ class Opening:
             "arm_id": self.arm_id, "policy": self.policy, "phase": seen.phase, "opening_number": self.opening_number,
             "beta": seen.beta, "mean": seen.mean, "deviation": seen.deviation, "bound": seen.bound, "cost": seen.cost,
             "expected_seconds": self.cost_seconds, "best_quality": seen.best, "sig": finite(seen.sig), "gap": seen.gap,
-            "score": seen.score, "pending": list(self.pending_arm_ids), "n_runs": self.n_runs,
+            "score": seen.score, "history_weight": seen.history_weight, "pending": list(self.pending_arm_ids),
+            "n_runs": self.n_runs,
             "standings": [asdict(standing) for standing in self.standings], "memory": dict(self.memory),
         }  # fmt: skip
 

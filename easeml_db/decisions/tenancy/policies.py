@@ -1,4 +1,4 @@
-"""The tenancy policies by name, with the arm rule that goes with each."""
+"""The tenancy policies by name, with the arm rule and the kind of belief that go with each."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from easeml_db.decisions.tenancy.arm_rules import ARM_RULES, EXPERT_RULES
 from easeml_db.decisions.tenancy.contract import Policy
 from easeml_db.decisions.tenancy.ei_rate import EiRate
 from easeml_db.decisions.tenancy.greedy import Greedy
 from easeml_db.decisions.tenancy.hybrid import Hybrid
+from easeml_db.decisions.tenancy.robust import Robust
 from easeml_db.decisions.tenancy.round_robin import RoundRobin
 from easeml_db.errors import InvalidArgument
 
-DEFAULT = "hybrid"
+DEFAULT = "robust"
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,18 @@ class Description:
     make: Callable[[int], Policy]
     arm_rule: str = "ucb"
 
+    @property
+    def is_robust(self) -> bool:
+        """Whether it asks several experts of a robust belief."""
+        return ARM_RULES[self.arm_rule] in EXPERT_RULES
+
 
 POLICIES: Mapping[str, Description] = MappingProxyType(
     {
+        "robust": Description(
+            "ei_rate with a guard against a misleading history, and a third of the cost in turns",
+            lambda seed: Robust(), "robust_ei_rate",
+        ),
         "hybrid": Description("greedy until it stands still, then round robin (ease.ml)", lambda seed: Hybrid()),
         "greedy": Description("the run with the largest estimated regret (ease.ml)", lambda seed: Greedy(seed=seed)),
         "round_robin": Description("runs in turn, in proportion to their weights", lambda seed: RoundRobin()),
@@ -35,7 +46,7 @@ POLICIES: Mapping[str, Description] = MappingProxyType(
             "the arm of all runs with the largest expected improvement per second", lambda seed: EiRate(), "ei_rate"
         ),
     }
-)
+)  # fmt: skip
 
 
 def description(name: str) -> Description:

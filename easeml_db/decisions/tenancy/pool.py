@@ -8,7 +8,7 @@ as the run's bandit knows it; all other knowledge of a run is the dispatcher's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,8 +48,10 @@ class Pool:
         before, self._tenancy = self._tenancy, tenancy
         if (before.policy, before.seed) != (tenancy.policy, tenancy.seed):
             bandits, self._selector = self._selector.bandits, self._new_selector()
+            tenants = {run_id: name for name, run_ids in self._runs_of.items() for run_id in run_ids}
             for run_id in sorted(self._arms):
-                self._selector.join(run_id, bandits[run_id], most_seconds=self._most_seconds[run_id])
+                bandit = self._bandit_of(run_id, self._arms[run_id], bandits[run_id].prior)
+                self._selector.join(run_id, bandit, tenant=tenants[run_id], most_seconds=self._most_seconds[run_id])
         for name in self._runs_of:
             self._renew_terms(name)
 
@@ -91,22 +93,23 @@ class Pool:
             return
         self._costs.put(run.run_id, run.arms)
         # It refuses arms and priors that do not belong together: then nothing has joined.
-        bandit = self._bandit_of(run, prior)
+        bandit = self._bandit_of(run.run_id, run.arms, prior)
         self._arms[run.run_id] = run.arms
         if before is None:
             most_seconds = math.inf if run.max_seconds is None else run.max_seconds
             self._most_seconds[run.run_id] = 0.0 if is_race else most_seconds
-            self._selector.join(run.run_id, bandit, most_seconds=self._most_seconds[run.run_id])
+            self._selector.join(run.run_id, bandit, tenant=run.tenant, most_seconds=self._most_seconds[run.run_id])
         else:
             self._selector.replace(run.run_id, bandit)
         self._runs_of.setdefault(run.tenant, set()).add(run.run_id)
         self._renew_terms(run.tenant)
         self._renew_unit()
 
-    def _bandit_of(self, run: Run, prior: Prior) -> RunBandit:
-        """Return a bandit with a run's past."""
-        bandit = RunBandit(prior, self._costs.in_units(run.run_id))
-        for event in _past(run):
+    def _bandit_of(self, run_id: int, arms: Sequence[Arm], prior: Prior) -> RunBandit:
+        """Return a bandit with a run's past, whose belief is of the kind that the policy asks."""
+        is_robust = description(self._tenancy.policy).is_robust
+        bandit = RunBandit(prior, self._costs.in_units(run_id), is_robust=is_robust)
+        for event in _past(arms):
             event(bandit)
         return bandit
 
@@ -228,10 +231,10 @@ class Pool:
             self._renew_costs(run_id)
 
 
-def _past(run: Run) -> Iterator[Callable[[RunBandit], None]]:
+def _past(arms: Sequence[Arm]) -> Iterator[Callable[[RunBandit], None]]:
     """Return the openings and closings of a run's arms, in the order in which they happened."""
     moments: list[tuple[int, Callable[[RunBandit], None]]] = []
-    for k, arm in enumerate(run.arms):
+    for k, arm in enumerate(arms):
         if arm.opening is not None:
             bound = math.inf if arm.bound is None else arm.bound
             moments.append((arm.opening, lambda bandit, k=k, bound=bound: bandit.begun(k, bound)))  # type: ignore[misc]

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from easeml_db.decisions.tenancy.contract import Choice
+from easeml_db.decisions.tenancy.contract import Choice, Costless
 from easeml_db.decisions.tenancy.standings import Floats, Standings
 
 
-class RoundRobin:
+class RoundRobin(Costless):
     """Keeps the clocks."""
 
     def __init__(self) -> None:

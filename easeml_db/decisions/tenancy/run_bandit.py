@@ -17,12 +17,13 @@ from easeml_db.decisions.bandits.acquisition import ConfidenceBounds
 from easeml_db.decisions.bandits.costs import check_costs
 from easeml_db.decisions.bandits.posterior import Posterior
 from easeml_db.decisions.bandits.prior import Prior, Vector, to_quality
+from easeml_db.decisions.bandits.robust import RobustPosterior
 from easeml_db.errors import InvalidArgument
 
 
 class RunBandit:
     """A bandit over the K arms of a run. `costs` (K,) are in units of the mean cost, `offered` (K,) says which arms
-    the run has; an arm is opened once unless `allow_replays`."""
+    the run has; an arm is opened once unless `allow_replays`; `is_robust` guards against a prior that misleads."""
 
     def __init__(
         self,
@@ -32,8 +33,10 @@ class RunBandit:
         *,
         offered: np.ndarray | None = None,
         allow_replays: bool = False,
+        is_robust: bool = False,
     ) -> None:
-        self.posterior = Posterior(prior)
+        self.posterior = RobustPosterior(prior) if is_robust else Posterior(prior)
+        self.prior = prior
         self.costs = self._checked(costs)
         self.confidence = confidence or ConfidenceBounds()
         self.offered = np.ones(prior.n_arms, dtype=bool) if offered is None else offered.copy()
@@ -47,10 +50,23 @@ class RunBandit:
         """Compute the bounds at the present t, shape (K,); minus infinity where an arm is not offered."""
         posterior = self.posterior
         # Arms under way narrow the belief about arms like them before their results are known (GP-BUCB).
-        self.variance = posterior.variance_with(self.pending) if self.pending else posterior.variance
+        self.expert_variances = [expert.variance_with(self.pending) for expert in self.experts]
+        self.variance = self.expert_variances[0]
+        if isinstance(posterior, RobustPosterior):
+            self.variance = posterior.mixed(self.expert_variances)
         latent = self.confidence.bounds(posterior.mean, self.variance, self.costs, self.beta)
         # Back to qualities: E, sig and gap are differences from observed qualities.
-        self.bounds: Vector = np.where(self.offered, to_quality(latent, posterior.prior.link), -np.inf)
+        self.bounds: Vector = np.where(self.offered, to_quality(latent, self.prior.link), -np.inf)
+
+    @property
+    def experts(self) -> tuple[Posterior, ...]:
+        """The beliefs that make up the posterior: one, unless it is robust."""
+        return self.posterior.experts if isinstance(self.posterior, RobustPosterior) else (self.posterior,)
+
+    @property
+    def log_evidence(self) -> Vector:
+        """Logarithms of the densities that the experts had given to the results, shape (E,)."""
+        return np.atleast_1d(self.posterior.log_evidence)
 
     @property
     def can_open(self) -> bool:
@@ -101,7 +117,7 @@ class RunBandit:
         self._renew()
 
     def _checked(self, costs: Vector) -> Vector:
-        n_arms = self.posterior.prior.n_arms
+        n_arms = self.prior.n_arms
         if costs.shape != (n_arms,):
             raise InvalidArgument(f"costs: expected {n_arms}, one for each arm, got shape {costs.shape}")
         check_costs(costs)

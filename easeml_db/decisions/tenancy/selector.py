@@ -15,11 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from easeml_db.decisions.tenancy.arm_rules import ArmRule
+from easeml_db.decisions.tenancy.arm_scores import make_arm_scores
 from easeml_db.decisions.tenancy.contract import Choice, Policy
 from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.standings import Standings
@@ -47,6 +49,7 @@ class PolicyDecision(Generic[Key]):
     gap: float
     score: float
     pending: tuple[int, ...]
+    history_weight: float | None = None  # of the expert that trusts the history, where there are several
     candidates: frozenset[Key] = field(default=frozenset(), compare=False)
     policy: Policy | None = field(default=None, compare=False, repr=False)  # as it is once this is carried out
 
@@ -55,12 +58,11 @@ class Selector(Generic[Key]):
     """All runs' bandits, and the columns by which a policy compares them. Keys say which run is which."""
 
     def __init__(self, policy: Policy, arm_rule: ArmRule) -> None:
-        self.policy, self._arm_rule = policy, arm_rule
+        self.policy, self._scores = policy, make_arm_scores(arm_rule)
         self.standings = Standings()
         self.bandits: dict[Key, RunBandit] = {}
         self._keys: list[Key] = []
         self._places: dict[Key, int] = {}
-        self._next_arm: list[int] = []
         self._deadlines: dict[Key, float] = {}  # seconds on the caller's clock
         self._most_seconds: dict[Key, float] = {}  # that a run with a time limit takes
 
@@ -71,17 +73,20 @@ class Selector(Generic[Key]):
         key: Key,
         bandit: RunBandit,
         *,
+        tenant: Hashable = None,
         weight: float = 1.0,
         deadline_seconds: float = math.inf,
         most_seconds: float = math.inf,
     ) -> None:
-        """Add a run behind the others. `most_seconds`: for how long it trains at most."""
+        """Add a run behind the others, of a tenant (None: one of its own). `most_seconds`: for how long it trains at
+        most.
+        """
         if key in self._places:
             raise InvalidArgument(f"run {key!r} has joined already")
         _check_weight(weight)
         self._places[key] = len(self._keys)
         self._keys.append(key)
-        self._next_arm.append(0)
+        self._scores.join(("run", key) if tenant is None else tenant)
         self.bandits[key], self._most_seconds[key] = bandit, most_seconds
         self.standings.grow()
         self.set_terms(key, weight=weight, deadline_seconds=deadline_seconds)
@@ -91,11 +96,12 @@ class Selector(Generic[Key]):
     def leave(self, key: Key) -> None:
         """Forget a run; those behind it move up."""
         place = self._places[key]
-        del self.bandits[key], self._keys[place], self._next_arm[place]
+        del self.bandits[key], self._keys[place]
         self._places = {other: k for k, other in enumerate(self._keys)}
         self._deadlines.pop(key, None)
         self._most_seconds.pop(key, None)
         self.standings.drop(place)
+        self._scores.leave(place, self.standings)
         self.policy.renew(place)
 
     def replace(self, key: Key, bandit: RunBandit) -> None:
@@ -133,15 +139,15 @@ class Selector(Generic[Key]):
     def refresh(self, key: Key) -> None:
         """Copy a bandit's numbers into the columns, after it has changed."""
         place, bandit, columns = self._places[key], self.bandits[key], self.standings
-        scores = self._arm_rule(bandit)
-        arm = int(np.argmax(scores))
-        # argmax takes the first of equals: at a tie the lowest arm.
-        self._next_arm[place] = arm
         columns.can_open[place] = bandit.can_open
         columns.n_opened[place] = bandit.t - 1
         columns.sig[place], columns.best[place] = bandit.sig, bandit.best
         columns.gap[place] = bandit.gap if bandit.can_open else -np.inf
-        columns.score[place] = scores[arm]
+        self._scores.renew(place, bandit, columns)
+
+    def history_weight(self, key: Key) -> float | None:
+        """Return the weight of the expert that trusts a run's history; None if the run has one belief."""
+        return self._scores.history_weight(self._places[key])
 
     # Restarts
 
@@ -207,12 +213,15 @@ class Selector(Generic[Key]):
         """Return the best arm of a run that would end before its deadline, and its score."""
         bandit = self.bandits[key]
         ends = now_seconds + np.minimum(bandit.costs * seconds_per_cost, self._most_seconds[key])
-        scores = np.where(ends <= self._deadlines.get(key, math.inf), self._arm_rule(bandit), -np.inf)
+        scores = np.where(
+            ends <= self._deadlines.get(key, math.inf), self._scores.of_arms(self._places[key], bandit), -np.inf
+        )
         arm = int(np.argmax(scores))
         return (arm, float(scores[arm])) if scores[arm] > -np.inf else None
 
     def _arm(self, view: _View, place: int) -> int:
-        return view.next_arm.get(place, self._next_arm[place])
+        arm = view.next_arm.get(place)
+        return self._scores.arm(place, self.bandits[self._keys[place]]) if arm is None else arm
 
     def _first_service(self, view: _View) -> Choice | None:
         # The paper says so of GREEDY and not how others start; under any policy a run without a model loses most.
@@ -234,12 +243,13 @@ class Selector(Generic[Key]):
     def _decision(self, view: _View, choice: Choice, policy: Policy) -> PolicyDecision[Key]:
         key, arm = self._keys[choice.place], self._arm(view, choice.place)
         bandit = self.bandits[key]
+        policy.charge(choice.phase, float(bandit.costs[arm]))
         return PolicyDecision(
             key, arm, choice.phase, float(bandit.bounds[arm]), float(bandit.posterior.mean[arm]),
             math.sqrt(bandit.variance[arm]), float(bandit.costs[arm]),
             bandit.beta, bandit.best, bandit.sig, bandit.gap,
-            float(view.columns.score[choice.place]), tuple(bandit.pending),
-            frozenset(self._keys[place] for place in np.flatnonzero(choice.candidates)), policy,
+            float(view.columns.score[choice.place]), tuple(bandit.pending), self.history_weight(key),
+            frozenset(compress(self._keys, choice.candidates.tolist())), policy,
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from easeml_db.decisions.tenancy.arm_rules import ARM_RULES
 from easeml_db.decisions.tenancy.policies import make_policy
 from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.selector import Selector
-from easeml_experiments.tenants.strategies import strategy
+from easeml_experiments.tenants.strategies import Strategy, strategy
 from easeml_experiments.tenants.synthetic import synthetic
 
 N_PAST, N_WARM_UP_PLAYS = 100, 2
@@ -36,7 +36,7 @@ def measure_decisions(name: str, size: Size, seed: int) -> dict[str, Any]:
     past = synthetic(0.5, 1.0, seed=seed, n_users=N_PAST, n_models=size.n_arms)
     rng = np.random.default_rng(seed)
     before = _resident_bytes()
-    selector = _selector(chosen.policy, chosen.arm_rule, make_prior(chosen.prior, past.quality), size, rng)
+    selector = _selector(chosen, make_prior(chosen.prior, past.quality), size, rng)
     for _ in range(N_WARM_UP_PLAYS * size.n_tenants):
         _decide(selector, float(rng.uniform()))
     seconds = np.array([_decide(selector, float(rng.uniform())) for _ in range(size.n_timed)])
@@ -51,10 +51,10 @@ def measure_decisions(name: str, size: Size, seed: int) -> dict[str, Any]:
     }
 
 
-def _selector(policy: str, arm_rule: str, prior: Prior, size: Size, rng: np.random.Generator) -> Selector[int]:
-    selector: Selector[int] = Selector(make_policy(policy), ARM_RULES[arm_rule])
+def _selector(chosen: Strategy, prior: Prior, size: Size, rng: np.random.Generator) -> Selector[int]:
+    selector: Selector[int] = Selector(make_policy(chosen.policy), ARM_RULES[chosen.arm_rule])
     for tenant in range(size.n_tenants):
-        selector.join(tenant, RunBandit(prior, rng.uniform(0.1, 2.0, size.n_arms)))
+        selector.join(tenant, RunBandit(prior, rng.uniform(0.1, 2.0, size.n_arms), is_robust=chosen.is_robust))
     return selector
 
 

@@ -17,7 +17,7 @@ from easeml_experiments.tenants.protocol import N_TESTED, Cell
 from easeml_experiments.tenants.replay_cache import REAL, ReplayCache
 from easeml_experiments.tenants.workers import workers
 
-QUICK_PRESETS = ("V9", "15", "devices", "regret", "decision", "targets")
+QUICK_PRESETS = ("V9", "15", "devices", "history", "regret", "decision", "targets")
 WHY = (
     "DEEPLEARNING is a reconstruction from a prototype of the authors: its columns are inferred, nine pairings of"
     " quality and cost rest on file order, and its costs look derived. AZUREMLBENCH was never published. 179CLASSIFIER"

@@ -141,3 +141,6 @@ def decisions(replays: ReplayCache) -> Iterator[Measure]:
         where = f"{row['tenants']:,} tenants x {row['arms']} arms, {row['strategy']}; p99 {row['milliseconds_p99']:.2g}"
         yield at_most("one decision and posterior update, milliseconds", where, None, row["milliseconds"], 5.0)
         yield Measure("state of all tenants, megabytes", where, None, row["megabytes"])
+    milliseconds = {row["strategy"]: row["milliseconds"] for row in replays.decisions}
+    ratio_of_both = milliseconds["default"] / milliseconds["ours"]
+    yield Measure("default / ours, one decision and posterior update", "the same", None, ratio_of_both)

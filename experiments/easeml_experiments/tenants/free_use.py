@@ -10,10 +10,11 @@ from easeml_db.errors import InvalidArgument
 from easeml_experiments.contract import Measure, Options, Result
 from easeml_experiments.tenants.cells import ORACLE_LINES
 from easeml_experiments.tenants.curves import draws_of, ratio
+from easeml_experiments.tenants.histories import check_history
 from easeml_experiments.tenants.judging import costs, interval, judged
 from easeml_experiments.tenants.matrices import Matrices, read_matrices
 from easeml_experiments.tenants.plots import Drawn, cost_rows, curve_rows, loss_chart
-from easeml_experiments.tenants.protocol import Cell, Replayed, check_tested, replay_cell
+from easeml_experiments.tenants.protocol import Cell, Replayed, check_repeats, check_tested, replay_cell
 from easeml_experiments.tenants.replay_cache import QUICK_REPEATS
 from easeml_experiments.tenants.strategies import Strategy, strategy
 from easeml_experiments.tenants.workers import workers
@@ -26,9 +27,10 @@ def free_use(options: Options) -> Result:
     values = options.values
     chosen = _strategies(values["policies"])
     matrices = _matrices(values["quality"], values.get("cost"), options.seed)
-    cell = Cell(matrices.name, values["tested"], budget=_budget(values["budget"]))
+    check_history(values["history"])
+    cell = Cell(matrices.name, values["tested"], budget=_budget(values["budget"]), history=values["history"])
     check_tested(matrices, cell.n_tested)
-    n_repeats = QUICK_REPEATS if options.is_quick else _repeats(values["repeats"])
+    n_repeats = QUICK_REPEATS if options.is_quick else check_repeats(values["repeats"])
     with workers(in_process=options.is_quick) as pool:
         options.say(f"{n_repeats} repeats of {', '.join(each.name for each in chosen)}")
         replayed = replay_cell(matrices, cell, chosen, n_repeats, options.seed, pool)
@@ -47,12 +49,6 @@ def _budget(budget: float) -> float:
     if not 0 < budget <= 1:
         raise InvalidArgument(f"--budget: expected a share of all cost, above 0 and at most 1, got {budget:g}")
     return budget
-
-
-def _repeats(n_repeats: int) -> int:
-    if n_repeats < 1:
-        raise InvalidArgument(f"--repeats: expected at least 1, got {n_repeats}")
-    return n_repeats
 
 
 def _result(replayed: Replayed, names: list[str], options: Options, has_costs: bool) -> Result:
@@ -101,5 +97,5 @@ def _why(cell: Cell, n_repeats: int, seed: int, has_costs: bool) -> str:
     drawn = "" if has_costs else f" Costs were drawn from U(0, 1), seed {seed}: give --cost."
     return (
         f"No paper is repeated. {n_repeats} repeats, seed {seed}: {cell.n_tested} users tested, all others train the"
-        f" priors; a budget of {cell.budget:.0%} of all cost; no more was spent.{drawn}"
+        f" priors (history: {cell.history}); a budget of {cell.budget:.0%} of all cost; no more was spent.{drawn}"
     )

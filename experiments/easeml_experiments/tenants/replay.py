@@ -11,10 +11,10 @@ import numpy as np
 
 from easeml_db.decisions.tenancy.arm_rules import ArmRule
 from easeml_db.decisions.tenancy.contract import Policy
-from easeml_db.decisions.tenancy.hybrid import Hybrid
 from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.decisions.tenancy.selector import Selector
 from easeml_experiments.tenants.matrices import Floats
+from easeml_experiments.tenants.servers import Server
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,44 +33,30 @@ class Trace:
     n_freezes: int = 0
 
 
-def replay(
-    quality: Floats,
-    cost: Floats,
-    bandit_of: Callable[[int], RunBandit],
-    policy: Policy,
-    arm_rule: ArmRule,
-    *,
-    budget: float = 1.0,
-    n_devices: int = 1,
-) -> Trace:
+def replay(server: Server, quality: Floats, cost: Floats, *, budget: float = 1.0, n_devices: int = 1) -> Trace:
     """Serve tenants until the budget, a share of all cost, is spent; `quality` and `cost` are (n, K), nan where a
     model is not offered. With several devices a decision is made whenever one frees, and others are under way."""
     n = len(quality)
-    selector: Selector[int] = Selector(policy, arm_rule)
-    for tenant in range(n):
-        selector.join(tenant, bandit_of(tenant))
     best, so_far = np.nanmax(quality, axis=1), np.zeros(n)
     total = float(np.nansum(cost)) / n_devices
     now, loss = 0.0, float(best.mean())
     costs, losses, served = [0.0], [loss], []
     busy: list[tuple[float, int, int]] = []
     while now < budget * total:
-        while len(busy) < n_devices and (decision := selector.choose()) is not None:
-            selector.begin(decision)
-            heapq.heappush(busy, (now + float(cost[decision.run, decision.arm]), decision.run, decision.arm))
+        while len(busy) < n_devices and (begun := server.begin()) is not None:
+            heapq.heappush(busy, (now + float(cost[begun]), *begun))
         if not busy:
             break
         now, tenant, arm = heapq.heappop(busy)
-        selector.finish(tenant, arm, float(quality[tenant, arm]))
+        server.finish(tenant, arm, float(quality[tenant, arm]), float(cost[tenant, arm]))
         gain = max(float(quality[tenant, arm]) - so_far[tenant], 0.0)
         so_far[tenant] += gain
         loss = max(loss - gain / n, 0.0)
         costs.append(now / total)
         losses.append(loss)
         served.append((tenant, arm))
-    n_freezes = selector.policy.n_freezes if isinstance(selector.policy, Hybrid) else 0
     tenants, arms = zip(*served, strict=True) if served else ((), ())
-    return Trace(np.array(costs), np.array(losses), total, tenants, arms, n_freezes)
+    return Trace(np.array(costs), np.array(losses), total, tenants, arms, server.n_freezes)
 
 
 def regret(

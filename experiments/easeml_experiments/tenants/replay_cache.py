@@ -15,18 +15,20 @@ from easeml_experiments.contract import Options
 from easeml_experiments.tenants.curves import draws_of
 from easeml_experiments.tenants.decision import Size, measure_decisions
 from easeml_experiments.tenants.matrices import Matrices, read_matrices
-from easeml_experiments.tenants.protocol import N_REPEATS, Cell, Replayed, check_tested, replay_cell
+from easeml_experiments.tenants.protocol import N_REPEATS, Cell, Replayed, check_repeats, check_tested, replay_cell
 from easeml_experiments.tenants.regrets import N_ROUNDS, POLICIES, Case, regrets_of
 from easeml_experiments.tenants.strategies import strategy
-from easeml_experiments.tenants.synthetic import SETTINGS, synthetic
+from easeml_experiments.tenants.synthetic import SETTINGS, ranked, synthetic
 from easeml_experiments.tenants.workers import Workers, workers
 
 REAL: Mapping[str, tuple[str, str | None]] = {
     "DEEPLEARNING": ("deeplearning_22x8_quality.csv", "deeplearning_22x8_cost.csv"),
     "179CLASSIFIER": ("classifier179_quality.csv", None),
     "OBOE": ("oboe_quality.csv", "oboe_cost.csv"),
+    "LCDB": ("lcdb_199x20_quality.csv", "lcdb_199x20_cost.csv"),
 }
 UNAVAILABLE = "AZUREMLBENCH"
+RANKED = "RANKED"
 SYN = tuple(f"SYN({s_m:g},{alpha:g})" for s_m, alpha in SETTINGS)
 LITERAL = tuple(f"{name} literal" for name in SYN)
 QUICK_REPEATS, QUICK_ROUNDS, QUICK_USERS, QUICK_MODELS, QUICK_TESTED = 3, 400, 24, 8, 4
@@ -37,7 +39,9 @@ class ReplayCache:
 
     def __init__(self, options: Options, data: Path | None, pool: Workers) -> None:
         self.options, self._data, self._workers = options, data, pool
-        self.n_repeats = QUICK_REPEATS if options.is_quick else N_REPEATS
+        self.n_repeats = check_repeats(options.values.get("repeats", N_REPEATS))
+        if options.is_quick:
+            self.n_repeats = QUICK_REPEATS
         self._replayed: dict[Cell, Replayed] = {}
         self._matrices = cache(self._read)
 
@@ -58,6 +62,8 @@ class ReplayCache:
         seed = self.options.seed
         if self.options.is_quick:
             return synthetic(0.5, 1.0, seed=seed, n_users=QUICK_USERS, n_models=QUICK_MODELS)
+        if name == RANKED:
+            return ranked(seed=seed)
         if name not in REAL:
             s_m, alpha = SETTINGS[(SYN + LITERAL).index(name) % len(SYN)]
             return replace(synthetic(s_m, alpha, seed=seed, is_literal=name in LITERAL), name=name)
@@ -108,14 +114,16 @@ class ReplayCache:
         """What a decision costs, on one core of a new process."""
         size = Size(50, 10, 50) if self.options.is_quick else Size()
         self.options.say(f"decisions among {size.n_tenants:,} tenants with {size.n_arms} arms")
-        with workers(in_process=self.options.is_quick) as fresh:
-            rows = fresh.map(measure_decisions, [("ours", size, self.options.seed)])
-        with workers(in_process=self.options.is_quick) as fresh:
-            return rows + fresh.map(measure_decisions, [("hybrid", size, self.options.seed)])
+        rows = []
+        for name in ("default", "ours", "hybrid"):
+            with workers(in_process=self.options.is_quick) as fresh:
+                rows += fresh.map(measure_decisions, [(name, size, self.options.seed)])
+        return rows
 
 
 def _words(cell: Cell) -> str:
     parts = [cell.data, f"{cell.n_tested} tenants"]
     parts += [f"{cell.train_share:.0%} of the others"] * (cell.train_share < 1)
+    parts += [f"history {cell.history}"] * (cell.history != "true")
     parts += [f"{cell.n_devices} devices"] * (cell.n_devices > 1) + ["unit costs"] * cell.is_unit_cost
     return ", ".join(parts)

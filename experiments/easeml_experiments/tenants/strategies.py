@@ -1,5 +1,8 @@
 """Strategies by name: a tenancy policy, an arm rule and a prior; `ours` and `hybrid` are fixed for all datasets.
 
+`default` is what a new server does, in the server's own code, whatever its settings say; `default_in_turns` takes its
+beliefs and arms, but round robin chooses the tenant.
+
 ease.ml's own is hybrid with GP-UCB and the RBF prior. Spearmint* is round robin, expected improvement per second and
 the same prior; the paper says neither which features nor which prior its Spearmint* has. MOSTCITED and MOSTRECENT try
 models in a fixed order, which the paper does not print: these orders are ours.
@@ -13,9 +16,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from easeml_db.decisions.tenancy.arm_rules import ARM_RULES, ArmRule, in_order
+from easeml_db.decisions.bandits import priors
+from easeml_db.decisions.tenancy.arm_rules import ARM_RULES, EXPERT_RULES, ArmRule, in_order
 from easeml_db.decisions.tenancy.contract import Policy
-from easeml_db.decisions.tenancy.policies import make_policy
+from easeml_db.decisions.tenancy.policies import DEFAULT, POLICIES, make_policy
 from easeml_db.errors import InvalidArgument
 from easeml_experiments.tenants.baseline_policies import BASELINES
 
@@ -28,7 +32,7 @@ N_SHUFFLED = 20
 class Strategy:
     """How tenants and arms are chosen. `order` names models tried in that order, whatever is observed, and
     `shuffle_seed` draws one; without `is_cost_aware` decisions are made as if all costs were 1. `is_theorem` takes the
-    betas of the theorems and lets arms be played again."""
+    betas of the theorems and lets arms be played again. `is_default`: what a new server does."""
 
     name: str
     policy: str
@@ -38,6 +42,12 @@ class Strategy:
     shuffle_seed: int | None = None
     is_cost_aware: bool = True
     is_theorem: bool = False
+    is_default: bool = False
+
+    @property
+    def is_robust(self) -> bool:
+        """Whether it asks several experts of a robust belief."""
+        return ARM_RULES[self.arm_rule] in EXPERT_RULES
 
     def make_policy(self, seed: int) -> Policy:
         """Return a new policy, for one repeat."""
@@ -57,12 +67,15 @@ def ordered(order: Sequence[str], models: Sequence[str]) -> list[int]:
     return sorted(range(len(models)), key=lambda place: rank.get(models[place], len(order)))
 
 
+SERVER = Strategy("default", DEFAULT, POLICIES[DEFAULT].arm_rule, priors.DEFAULT, is_default=True)
 OURS = Strategy("ours", "ei_rate", "ei_rate", "empirical_logit")
 HYBRID = Strategy("hybrid", "hybrid")
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
     {
         each.name: each
         for each in (
+            SERVER,
+            replace(SERVER, name="default_in_turns", policy="round_robin", is_default=False),
             OURS,
             replace(OURS, name="ei_rate"),
             replace(OURS, name="ours_without_cost", is_cost_aware=False),

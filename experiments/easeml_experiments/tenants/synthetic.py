@@ -39,3 +39,17 @@ def synthetic(
     models = tuple(f"model{n}" for n in range(n_models))
     cost = rng.uniform(0.0, 1.0, quality.shape)
     return Matrices(f"SYN({s_m:g},{alpha:g})", users, models, quality, np.maximum(cost, 1e-9))
+
+
+def ranked(*, seed: int = 0, n_users: int = 110, n_models: int = 30) -> Matrices:
+    """Draw users who agree which models are better: qualities rise evenly by 0.25 over the models, in a random order;
+    deviation 0.05 by user, 0.03 by cell.
+    """
+    rng = np.random.default_rng((seed, n_users, n_models))
+    means = rng.permutation(np.linspace(0.625, 0.875, n_models))
+    deviations = 0.05 * rng.standard_normal((n_users, 1)) + 0.03 * rng.standard_normal((n_users, n_models))
+    users, models = (
+        tuple(f"{what}{n}" for n in range(size)) for what, size in (("user", n_users), ("model", n_models))
+    )
+    cost = rng.uniform(0.05, 1.0, (n_users, n_models))
+    return Matrices("RANKED", users, models, np.clip(means + deviations, 0.0, 1.0), cost)

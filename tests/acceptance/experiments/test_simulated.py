@@ -30,8 +30,12 @@ def test_tenants_are_replayed_and_compared_without_any_data(outcome_of: OutcomeO
         "ours", "hybrid", "spearmint", "hybrid_best_prior", "spearmint_best_prior", "oracle_hull",
     }  # fmt: skip
     assert all(float(row["mean_low"]) <= float(row["mean_high"]) for row in rows if row["mean_low"])
-    assert len(outcome.table("decision")) == 2
-    outcome.check_files({"V9", "15", "devices", "regret"})
+    assert {row["line"] for row in outcome.table("history_costs")} == {
+        "default", "ours", "hybrid_best_prior", "default_in_turns",
+    }  # fmt: skip
+    assert "default: the same, the tenant farthest behind" in names
+    assert len(outcome.table("decision")) == 3
+    outcome.check_files({"V9", "15", "devices", "history", "regret"})
 
 
 def test_water_filling_is_compared_with_one_trial_on_each_device(outcome_of: OutcomeOf) -> None:

@@ -11,18 +11,25 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 
 from easeml_db.cli import commands
+from easeml_db.decisions.bandits.priors import DEFAULT as PRIOR
+from easeml_db.decisions.bandits.priors import make_prior
+from easeml_db.decisions.tenancy.policies import DEFAULT
+from easeml_db.decisions.tenancy.run_bandit import RunBandit
 from easeml_db.errors import InvalidArgument, InvalidData
 from easeml_experiments.contract import Options
 from easeml_experiments.registry import EXPERIMENTS, TENANT_PRESETS
 from easeml_experiments.tenants.curves import Curves, draws_of, interval, ratio, ratios, thinned, time_ratio
 from easeml_experiments.tenants.experiment import run
+from easeml_experiments.tenants.histories import told
 from easeml_experiments.tenants.matrices import Matrices, read_matrices
 from easeml_experiments.tenants.oracle import ORACLES, gain_oracle, hull_oracle
 from easeml_experiments.tenants.presets import PRESETS
 from easeml_experiments.tenants.protocol import Cell, Replayed, repeat_of, replay_cell
-from easeml_experiments.tenants.replay import log_slope, regret_of
+from easeml_experiments.tenants.replay import log_slope, regret_of, replay
+from easeml_experiments.tenants.servers import DefaultServer, PolicyServer
 from easeml_experiments.tenants.strategies import (
     MOST_CITED,
     MOST_RECENT,
@@ -177,6 +184,35 @@ def test_a_repeat_depends_on_its_seed_and_number_alone() -> None:
     )
 
 
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from([-1.0, -0.5, 0.0, 0.7]), st.integers(0, 100))
+def test_a_history_ranks_the_models_as_it_is_asked(correlation: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    training = np.linspace(0.2, 0.9, 30)[rng.permutation(30)] + 0.01 * rng.normal(size=(40, 30))
+    name = "reversed" if correlation == -1.0 else f"correlation={correlation}"
+    found = told(training, name, rng)
+    assert spearmanr(training.mean(axis=0), found.mean(axis=0)).statistic == pytest.approx(correlation, abs=0.02)
+    assert np.array_equal(np.sort(found, axis=1), np.sort(training, axis=1))
+    assert (told(training, "shifted", rng) >= np.clip(training, 0, 0.95)).all()
+
+
+def test_the_default_strategy_is_what_a_new_server_does() -> None:
+    """With one prior and costs in the same unit, the pool decides as the policy over bandits does."""
+    repeat = repeat_of(SMALL, Cell("small", 5), 3, 2)
+    prior = make_prior(PRIOR, repeat.training)
+    default = STRATEGIES["default"]
+    assert (default.policy, default.prior, default.is_default) == (DEFAULT, PRIOR, True)
+    cost = repeat.cost / repeat.cost.mean()
+    bare = PolicyServer(
+        5, lambda tenant: RunBandit(prior, cost[tenant], is_robust=True), default.make_policy(0),
+        default.make_arm_rule(repeat.models),
+    )  # fmt: skip
+    whole = DefaultServer(repeat.quality, cost, repeat.training)
+    of_pool, of_policy = (replay(server, repeat.quality, cost) for server in (whole, bare))
+    assert of_pool.tenants == of_policy.tenants
+    assert of_pool.arms == of_policy.arms
+
+
 def test_workers_in_processes_find_what_one_process_finds(replayed: Replayed) -> None:
     with workers() as many:
         found = replay_cell(SMALL, Cell("small", 5), [strategy("ours")], 4, 7, many)
@@ -222,6 +258,8 @@ COSTS = "user,a,b\n" + "".join(f"u{n},1,2\n" for n in range(8))
         (ROWS, None, ["--tested", "2", "--budget", "0"], "--budget"),
         (ROWS, None, ["--tested", "2", "--budget", "1.5"], "--budget"),
         (ROWS, None, ["--tested", "2", "--repeats", "0"], "--repeats"),
+        (ROWS, None, ["--tested", "2", "--history", "upside down"], "--history"),
+        (ROWS, None, ["--tested", "2", "--history", "correlation=2"], "--history"),
         (ROWS.replace("0.01", "1.01"), None, ["--tested", "2"], "from 0 to 1"),
         (ROWS.replace("0.01", "good"), None, ["--tested", "2"], "numbers"),
         (ROWS, COSTS.replace(",2", ",-2"), ["--tested", "2"], "positive"),

@@ -47,13 +47,17 @@ class World:
             return Selector(self._policy(), ARM_RULES["ucb"])
         return Selector(make_policy(self._policy, seed=self.seed), ARM_RULES[description(self._policy).arm_rule])
 
+    def bandit(self, tenant: int) -> RunBandit:
+        """A bandit without a past, of the kind that the policy asks."""
+        is_robust = isinstance(self._policy, str) and description(self._policy).is_robust
+        return RunBandit(self.prior, self.costs[tenant], allow_replays=self.allow_replays, is_robust=is_robust)
+
     def join(self, *, weight: float = 1.0, deadline_seconds: float = np.inf) -> int:
         """A tenant arrives; return its number."""
         tenant = len(self.qualities)
         self.qualities[tenant] = self.rng.uniform(0.1, 0.9, self.n_arms)
         self.costs[tenant] = self.rng.uniform(0.2, 2.0, self.n_arms)
-        bandit = RunBandit(self.prior, self.costs[tenant], allow_replays=self.allow_replays)
-        self.selector.join(tenant, bandit, weight=weight, deadline_seconds=deadline_seconds)
+        self.selector.join(tenant, self.bandit(tenant), weight=weight, deadline_seconds=deadline_seconds)
         return tenant
 
     def leave(self, tenant: int) -> None:
@@ -100,7 +104,7 @@ class World:
         written = json.loads(json.dumps(self.selector.memory() if memory is None else memory))
         old, self.selector = self.selector, self._new_selector()
         for tenant in old.bandits:
-            bandit = RunBandit(self.prior, self.costs[tenant], allow_replays=self.allow_replays)
+            bandit = self.bandit(tenant)
             for owner, arm, bound, quality in self.events:
                 if owner == tenant and bound is not None:
                     bandit.begun(arm, bound)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from easeml_db.decisions.bandits.prior import Prior
 from easeml_db.decisions.tenancy.history import MAX_RUNS, History
 from easeml_db.decisions.tenancy.policies import POLICIES
 from easeml_db.decisions.tenancy.pool import Pool
@@ -21,28 +23,31 @@ N_ARMS = 4
 class Tables:
     """What the database would hold of runs, with a pool over it; every arm costs a second."""
 
-    def __init__(self, policy: str) -> None:
-        self.tenancy = Tenancy(policy=policy, prior="independent", seed=3)
+    def __init__(self, policy: str, past: Sequence[PastArm] = ()) -> None:
+        self.tenancy = Tenancy(policy=policy, prior="auto" if past else "independent", seed=3)
+        self.past = past
+        self.priors: dict[int, Prior] = {}
         self.runs: dict[int, Run] = {}
         self.memory: dict = {}
         self.served: list[tuple[int, int]] = []
         self.n_events = 0
-        self.pool = Pool(self.tenancy)
+        self.pool = Pool(self.tenancy, History(past))
 
-    def put(self, run_id: int) -> None:
+    def put(self, run_id: int, tenant: str | None = None) -> None:
         arms = tuple(Arm(run_id * 10 + k, f"arm{k}") for k in range(N_ARMS))
-        self.runs[run_id] = Run(run_id, 0, "running", None, None, (), {}, tenant=f"role{run_id}", arms=arms)
+        self.runs[run_id] = Run(run_id, 0, "running", None, None, (), {}, tenant=tenant or f"role{run_id}", arms=arms)
         self.renew(run_id)
 
     def renew(self, run_id: int) -> None:
-        self.pool.put_run(self.runs[run_id], self.pool.prior_of(self.runs[run_id]))
+        run = self.runs[run_id]
+        self.pool.put_run(run, self.priors.setdefault(run_id, self.pool.prior_of(run)))
 
     def end(self, run_id: int) -> None:
         del self.runs[run_id]
         self.pool.drop_run(run_id)
 
     def restart(self) -> None:
-        self.pool = Pool(self.tenancy)
+        self.pool = Pool(self.tenancy, History(self.past))
         for run_id in sorted(self.runs):
             self.renew(run_id)
         self.pool.remember(self.memory)
@@ -90,6 +95,32 @@ def test_a_pool_goes_on_after_a_restart_while_runs_end_and_arrive(policy: str, n
     assert served[0] == served[1]
     assert len(set(served[0])) == len(served[0])
     assert {(5, k) for k in range(N_ARMS)} <= set(served[0])
+
+
+@pytest.mark.parametrize("n_before", [4, 6, 9, 12])
+def test_what_runs_have_shown_one_another_of_a_history_is_found_again_after_a_restart(n_before: int) -> None:
+    past = [
+        PastArm(run, "classification", f"arm{k}", 0.9 - 0.2 * k + 0.01 * run, 1.0, 1.0)
+        for run in range(-6, 0) for k in range(N_ARMS)
+    ]  # fmt: skip
+    seen = []
+    for is_disturbed in (True, False):
+        tables = Tables("robust", past)
+        for run_id, tenant in ((1, "ada"), (2, "ada"), (3, "bob"), (4, "eve")):
+            tables.put(run_id, tenant)
+        for k in range(4 * N_ARMS):
+            if k == n_before:
+                tables.end(3)  # what it has shown leaves with it
+                tables.put(6, "bob")
+            if is_disturbed and k >= n_before:
+                tables.restart()
+            if (opening := tables.pool.choose(0.0, n_slots=1)) is not None:
+                seen.append((is_disturbed, opening.run_id, opening.arm_id, opening.decision.history_weight,
+                             opening.decision.score))  # fmt: skip
+            tables.step()
+    disturbed, undisturbed = ([row[1:] for row in seen if row[0] == kind] for kind in (True, False))
+    assert disturbed == undisturbed
+    assert len({weight for _, _, weight, _ in undisturbed}) > 4
 
 
 @pytest.mark.parametrize("policy", POLICIES)
