@@ -98,10 +98,14 @@ CREATE FUNCTION of_{actor}.pwn() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN
     IF current_setting('is_superuser') = 'on' THEN ALTER ROLE {actor} SUPERUSER; END IF; RETURN 1; END $$;
 CREATE FUNCTION of_{actor}.f(integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS
     $$ BEGIN RETURN of_{actor}.pwn(); END $$;
-CREATE FUNCTION of_{actor}.cast_run(easeml.runs) RETURNS text LANGUAGE plpgsql AS
-    $$ BEGIN RETURN of_{actor}.pwn(); END $$;
 CREATE FUNCTION of_{actor}.fires() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM of_{actor}.pwn(); RETURN NULL; END $$;
+"""
+# Only who may use the types of our rows can take them as arguments; a function of an earlier version may be there.
+CAST = """
+CREATE FUNCTION of_{actor}.cast_run(easeml.runs) RETURNS text LANGUAGE plpgsql AS
+    $$ BEGIN RETURN of_{actor}.pwn(); END $$;
+ALTER FUNCTION of_{actor}.cast_run(easeml.runs) OWNER TO {actor};
 """
 
 
@@ -114,6 +118,7 @@ def actors(module_database: Session) -> Iterator[dict[str, Session]]:
     for name, session in found.items():
         module_database.execute(f'GRANT CREATE ON DATABASE "{database}" TO {name}')
         session.execute(PLANTS.format(actor=name))
+        module_database.execute(CAST.format(actor=name))
     tina.execute("SELECT easeml.create_task('work', 'Input = [2] Output = [2]', schema => 'of_tina')")
     return found
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import psycopg
 import pytest
-from tests.attack.test_console_connections import free_port
+from tests.attack.faces.test_console_connections import free_port
 
 from easeml_db.console.app import make_app
 from easeml_db.console.server import make_server

@@ -213,8 +213,13 @@ def test_every_object_has_a_comment(root: Session) -> None:
 
 def test_group_roles_cannot_log_in_and_are_no_superusers(root: Session) -> None:
     rows = root.rows("SELECT * FROM pg_roles WHERE rolname LIKE 'easeml\\_%' ORDER BY rolname")
-    # Roles belong to the server: where another database of it is a node, there is the role of nodes, too.
-    assert {row["rolname"] for row in rows} - {"easeml_segment"} == {
+    # Roles belong to the server: where another database of it is a node, there are the roles of nodes, too.
+    of_nodes = {
+        "easeml_segment",
+        "easeml_rows",
+        *(r["rolname"] for r in rows if r["rolname"].startswith("easeml_reads_")),
+    }
+    assert {row["rolname"] for row in rows} - of_nodes == {
         "easeml_admin", "easeml_coordinator", "easeml_owner", "easeml_reader", "easeml_service", "easeml_tenant",
     }  # fmt: skip
     for row in rows:
