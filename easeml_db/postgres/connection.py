@@ -98,7 +98,10 @@ def unavailable(error: psycopg.Error) -> ServerUnavailable:
     """Return the error that the server cannot be reached, with the driver's message."""
     text = " ".join(str(error).split())
     if any(words in text for words in UNMET_DEMANDS):
-        return ServerUnavailable(f"the server was not given the password: {text}", hint=DEMANDS.format("--dsn"))
+        return ServerUnavailable(
+            f"the server was not given the password, for it does not prove by SCRAM that it knows it: {text}",
+            hint=DEMANDS.format("--dsn"),
+        )
     return ServerUnavailable(
         f"the server cannot be reached: {text}", hint="Start a private one with easeml up, or check --dsn / EASEML_DSN."
     )
