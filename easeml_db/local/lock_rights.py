@@ -12,14 +12,16 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-GROUPS = ("easeml_tenant", "easeml_reader", "easeml_coordinator", "easeml_admin")
+GROUPS = ("easeml_tenant", "easeml_reader", "easeml_coordinator", "easeml_admin", "easeml_segment")
+"""The last one exists where a node is."""
+THERE = "SELECT rolname FROM pg_catalog.pg_roles WHERE rolname = ANY(%s)"
 MAX_LOCKS = 512
 """`max_locks_per_transaction` of a private server. A statement locks every table that it reads, with partitions and
 indexes; this is room for some hundred of them in each session at once, in 37 MB more of shared memory than with 64.
 """
 # Locks of a key, and large objects: to unlink one takes a lock, and writing them gives savepoints locks of their own.
 OPEN = """
-SELECT k.what, format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC;', string_agg(format('pg_catalog.%I(%s)', p.proname,
+SELECT k.what, format('REVOKE EXECUTE ON FUNCTION %%s FROM PUBLIC;', string_agg(format('pg_catalog.%%I(%%s)', p.proname,
         pg_catalog.pg_get_function_identity_arguments(p.oid)), ', ' ORDER BY p.oid)) AS statement
 FROM (VALUES ('advisory locks', '^pg_(try_)?advisory_(xact_)?lock'),
     ('large objects', '^lo_(creat|create|from_bytea)$')) k(what, names)
@@ -27,9 +29,10 @@ JOIN pg_catalog.pg_proc p ON p.proname ~ k.names AND p.pronamespace = 'pg_catalo
     AND pg_catalog.has_function_privilege('public', p.oid, 'EXECUTE')
 GROUP BY k.what
 UNION ALL
-SELECT 'temporary tables', format('REVOKE TEMPORARY ON DATABASE %1$I FROM PUBLIC;'
-        ' GRANT TEMPORARY ON DATABASE %1$I TO easeml_tenant, easeml_reader, easeml_coordinator, easeml_admin;',
-    pg_catalog.current_database())
+SELECT 'temporary tables', format('REVOKE TEMPORARY ON DATABASE %%1$I FROM PUBLIC;'
+        ' GRANT TEMPORARY ON DATABASE %%1$I TO %%2$s;', pg_catalog.current_database(),
+    (SELECT string_agg(r.rolname, ', ' ORDER BY pg_catalog.array_position(%(groups)s::text[], r.rolname::text))
+        FROM pg_catalog.pg_roles r WHERE r.rolname = ANY(%(groups)s::text[])))
 WHERE pg_catalog.has_database_privilege('public', pg_catalog.current_database(), 'TEMPORARY')
 ORDER BY 1
 """
@@ -49,7 +52,7 @@ class OpenRight(NamedTuple):
 
 def open_rights(connection: psycopg.Connection[dict[str, Any]]) -> list[OpenRight]:
     """Return what everybody may do in a database."""
-    return [OpenRight(row["what"], row["statement"]) for row in connection.execute(OPEN).fetchall()]
+    return [OpenRight(row["what"], row["statement"]) for row in connection.execute(OPEN, {"groups": list(GROUPS)})]
 
 
 def close_locks(connection: psycopg.Connection[dict[str, Any]]) -> None:
@@ -73,7 +76,8 @@ def close_private(connection: psycopg.Connection[dict[str, Any]]) -> None:
     database = sql.Identifier(name)
     with connection.transaction():
         connection.execute(sql.SQL("REVOKE CONNECT ON DATABASE {} FROM PUBLIC").format(database))
-        groups = sql.SQL(", ").join(map(sql.Identifier, GROUPS))
+        there = [row["rolname"] for row in connection.execute(THERE, [list(GROUPS)])]
+        groups = sql.SQL(", ").join(map(sql.Identifier, there))
         connection.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(database, groups))
         connection.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO easeml_owner WITH GRANT OPTION").format(database))
         for row in connection.execute(SHUT_OUT).fetchall():

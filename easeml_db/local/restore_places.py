@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -27,8 +27,8 @@ UNLOCK = "SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended('ease
 REMARK = """SELECT pg_catalog.shobj_description(d.oid, 'pg_database') AS remark FROM pg_catalog.pg_database d
     WHERE d.datname = %s"""
 # Options of CREATE DATABASE for a database like another, and settings that these options cannot copy.
-LIKE = """SELECT format('OWNER %%I ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg_catalog.pg_get_userbyid(d.datdba),
-        pg_catalog.pg_encoding_to_char(d.encoding), d.datcollate, d.datctype) AS options,
+LIKE = """SELECT format('ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg_catalog.pg_encoding_to_char(d.encoding),
+        d.datcollate, d.datctype) AS options,
     array_remove(ARRAY[
         CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s WHERE s.setdatabase = d.oid)
             THEN 'settings (ALTER DATABASE or ROLE ... SET)' END,
@@ -40,16 +40,35 @@ LIKE = """SELECT format('OWNER %%I ENCODING %%L LC_COLLATE %%L LC_CTYPE %%L', pg
             THEN 'a locale provider or locale' END
     ], NULL) AS own
     FROM pg_catalog.pg_database d, pg_catalog.pg_database t WHERE d.datname = %s AND t.datname = 'template0'"""
-# Who may connect and make temporary tables there, in the order of the grants: a private server lets not everybody.
-RIGHTS = """SELECT format('GRANT %%s ON DATABASE %%I TO %%s%%s', a.privilege_type, %(to)s::text,
+# Whose a database is and what each role may do there, in the order of the grants, as statements for another database.
+# The one in which a restore works has rights to copy only once it is closed: see give_rights.
+RIGHTS = """WITH d AS (
+    SELECT datdba, coalesce(datacl, pg_catalog.acldefault('d', datdba)) AS acl FROM pg_catalog.pg_database
+    WHERE datname = %(name)s AND (datname <> %(to)s OR NOT datallowconn)
+)
+SELECT NULL AS grantor, -1 AS place, format('ALTER DATABASE %%I OWNER TO %%s', %(to)s::text, datdba::regrole)
+    AS statement FROM d UNION ALL
+SELECT NULL, 0, format('REVOKE ALL ON DATABASE %%I FROM PUBLIC, %%s', %(to)s::text, datdba::regrole) FROM d UNION ALL
+SELECT CASE WHEN a.grantor <> d.datdba THEN pg_catalog.pg_get_userbyid(a.grantor) END, a.place,
+    format('GRANT %%s ON DATABASE %%I TO %%s%%s', a.privilege_type, %(to)s::text,
         CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END,
-        CASE WHEN a.is_grantable AND a.grantee <> d.datdba THEN ' WITH GRANT OPTION' ELSE '' END) AS statement
-    FROM pg_catalog.pg_database d, pg_catalog.aclexplode(d.datacl) WITH ORDINALITY
-        a(grantor, grantee, privilege_type, is_grantable, place) WHERE d.datname = %(name)s ORDER BY a.place"""
+        CASE WHEN a.is_grantable AND a.grantee <> d.datdba THEN ' WITH GRANT OPTION' ELSE '' END)
+FROM d, pg_catalog.aclexplode(d.acl) WITH ORDINALITY a(grantor, grantee, privilege_type, is_grantable, place)
+ORDER BY place"""
 # An interrupted DROP DATABASE leaves a database to which nobody can connect, and which can only be dropped again.
 HALF_DROPPED = "SELECT FROM pg_catalog.pg_database d WHERE d.datname = %s AND d.datconnlimit = -2"
 SESSIONS = """SELECT count(*) AS n FROM pg_catalog.pg_stat_activity
     WHERE datname = %s AND pid <> pg_catalog.pg_backend_pid() AND backend_type = 'client backend'"""
+END_SESSIONS = """SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+    WHERE datname = %s AND backend_type = 'client backend'"""
+
+
+class Right(NamedTuple):
+    """A statement about a database's owner or rights."""
+
+    grantor: str | None
+    """Who grants, if that is not the owner: only the grantor can take it back."""
+    statement: str
 
 
 @contextlib.contextmanager
@@ -96,8 +115,9 @@ def place_beside(name: str) -> str:
     return name.encode()[: MAX_NAME_BYTES - len(suffix)].decode(errors="ignore") + suffix
 
 
-def make_beside(connection: Connection, name: str, options: str | None) -> str:
-    """Create the database in which a restore into another works, and return its name; drop what a killed restore left.
+def make_beside(connection: Connection, name: str, options: str | None) -> tuple[str, Sequence[Right]]:
+    """Create the database in which a restore into another works, to which only superusers can connect; drop what a
+    killed restore left. Return its name, and the owner and rights that it gets at the end.
     Raises NotAllowed if a database of that name was not made by such a restore, or if one is still at work in it.
     """
     beside = place_beside(name)
@@ -111,27 +131,47 @@ def make_beside(connection: Connection, name: str, options: str | None) -> str:
     if options is None:  # a restore may have been killed when it had dropped the database that this one was made like
         options = options_of(connection, beside)
     check_unused(connection, beside, "A restore that was killed is still at work there: wait until it is done.")
-    rights = _rights(connection, name, beside) or _rights(connection, beside, beside)
+    public = sql.SQL("GRANT CONNECT, TEMPORARY ON DATABASE {} TO PUBLIC").format(sql.Identifier(beside))
+    rights = rights_of(connection, name, beside) or rights_of(connection, beside, beside)
     drop(connection, beside)
-    statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(
-        sql.Identifier(beside), sql.SQL(options or "")
-    )
+    _make_closed(connection, beside, options or "", mark)
+    return beside, rights or [Right(None, public.as_string(connection))]
+
+
+def _make_closed(connection: Connection, beside: str, options: str, mark: str) -> None:
+    """Create a database to which no role can connect that is no superuser, at no moment."""
+    name = sql.Identifier(beside)
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ALLOW_CONNECTIONS false {}")
     try:
-        connection.execute(statement)
-        connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(beside), mark))
-        for right in rights:
-            connection.execute(right)
+        connection.execute(statement.format(name, sql.SQL(options)))
+        with connection.transaction():
+            connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(name, mark))
+            connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(name))
+            connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(name))
     except BaseException:
         drop(connection, beside, force=True)
         raise
-    return beside
 
 
-def _rights(connection: Connection, name: str, to: str) -> list[bytes]:
-    """Return the statements that give a new database the rights of another; none if those are PostgreSQL's own."""
-    granted = [row["statement"].encode() for row in connection.execute(RIGHTS, {"name": name, "to": to}).fetchall()]
-    revoked = sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(sql.Identifier(to))
-    return [revoked.as_string(connection).encode(), *granted] if granted else []
+def rights_of(connection: Connection, name: str, to: str) -> Sequence[Right]:
+    """Return what gives a database the owner and the rights of another; nothing if there is none to copy."""
+    found = connection.execute(RIGHTS, {"name": name, "to": to}).fetchall()
+    return [Right(row["grantor"], row["statement"]) for row in found]
+
+
+def give_rights(connection: Connection, beside: str, rights: Sequence[Right]) -> None:
+    """Give the finished database its owner and rights, closed to everybody, so that nobody is in the way when it gets
+    its name. Raises NotAllowed if sessions in it do not end.
+    """
+    with connection.transaction():
+        connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(beside)))
+        for right in rights:
+            if right.grantor is not None:
+                connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(right.grantor)))
+            connection.execute(right.statement.encode())
+            connection.execute("RESET ROLE")
+    connection.execute(END_SESSIONS, [beside])
+    check_unused(connection, beside, "End them, and restore again.")
 
 
 def remark_of(connection: Connection, name: str) -> str | None:
@@ -141,9 +181,10 @@ def remark_of(connection: Connection, name: str) -> str | None:
 
 
 def put_in_place(connection: Connection, beside: str, name: str, remark: str | None) -> None:
-    """Give a database the name and comment of another, which is dropped by now."""
+    """Give a database the name and comment of another, which is dropped by now, and open it."""
     connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(beside), remark))
     connection.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(beside), sql.Identifier(name)))
+    connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(sql.Identifier(name)))
 
 
 def let_in(connection: Connection, name: str, roles: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from easeml_db.local.dump_files import Dump, read_dump, without_password
 from easeml_db.local.restore_places import (
     check_unused,
     drop,
+    give_rights,
     is_half_dropped,
     let_in,
     make_beside,
@@ -32,6 +33,7 @@ from easeml_db.local.restore_places import (
     options_of,
     put_in_place,
     remark_of,
+    rights_of,
 )
 from easeml_db.local.restored_roles import check_roles, complete_roles, drop_unfinished_roles, make_roles
 from easeml_db.postgres.connection import connect_now, server_error
@@ -110,12 +112,14 @@ def _restore(
             check_unused(connection, name, "Stop its coordinator and close its sessions, then restore again.")
         _check_empty(connection, dsn, name)
     remark = remark_of(connection, name)
-    beside = make_beside(connection, name, options)
+    beside, rights = make_beside(connection, name, options)
     try:
         new_roles, other_groups = make_roles(connection, dump.roles)
         check, left_out = _fill(make_conninfo(dsn, dbname=beside), programs, dump, n_jobs, allow_missing)
         if options is not None:
             _check_empty(connection, dsn, name)
+        give_rights(connection, beside, rights_of(connection, name, beside) or rights)
+        if options is not None:
             drop(connection, name, force=ends_sessions)
         with connection.transaction():
             complete_roles(connection, dump.roles, new_roles)

@@ -184,8 +184,8 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
         WHERE name = 'autovacuum_naptime') END AS autovacuum_seconds
 
 -- name: lock_holders
--- Whose sessions were ended because they filled the lock table, the last first.
-SELECT role_name::text AS role_name, n_ended, most_locks, capacity, last_at
+-- Whose sessions filled the lock table, and how many were ended for that, the last first.
+SELECT role_name::text AS role_name, database_name::text AS database_name, n_ended, most_locks, capacity, last_at
 FROM easeml.lock_holders ORDER BY last_at DESC
 
 -- name: python_facts

@@ -14,6 +14,8 @@ DECLARE
         + current_setting('max_prepared_transactions')::bigint);
     n_free bigint;
     holder record;
+    -- A setting, because it reads no relation. Whoever sets it for a session of its own ends nobody.
+    reports_only boolean := current_setting('easeml.lock_holders', true) IS NOT DISTINCT FROM 'report';
 BEGIN
     FOR holder IN
         WITH held AS MATERIALIZED (
@@ -41,12 +43,15 @@ BEGIN
             RETURN QUERY SELECT NULL::oid, NULL::oid, 0::bigint, holder.n_locks, n_places;
         END IF;
         CONTINUE WHEN holder.is_exempt OR n_free <= 0 OR holder.n_locks <= own_share;
-        PERFORM pg_terminate_backend(holder.leader);
+        IF NOT reports_only THEN
+            PERFORM pg_terminate_backend(holder.leader);
+        END IF;
         n_free := n_free - holder.n_locks;
-        RETURN QUERY SELECT holder.usesysid, holder.datid, 1::bigint, holder.n_locks, n_places;
+        RETURN QUERY SELECT holder.usesysid, holder.datid, (NOT reports_only)::integer::bigint, holder.n_locks,
+            n_places;
     END LOOP;
 END
 $$;
 COMMENT ON FUNCTION easeml.end_lock_holders() IS 'Ends the sessions that hold the most of the server''s lock table '
     'while more than half of what superusers and the service leave of it is taken; returns them. A session that holds '
-    'at most max_locks_per_transaction is never ended (internal).';
+    'at most max_locks_per_transaction is never ended. Where easeml.lock_holders is ''report'', none is (internal).';

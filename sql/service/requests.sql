@@ -182,10 +182,13 @@ COMMENT ON FUNCTION easeml.is_administrator(name) IS
 
 CREATE OR REPLACE FUNCTION easeml.is_reserved(account oid) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    -- The policy names the roles that see everybody's rows by their numbers, so a renamed one is found, too.
+    -- The policy names the roles that see everybody's rows by their numbers, so a renamed one is found, too. An
+    -- administrator is a member of what easeml_admin is a member of.
     SELECT pg_get_userbyid(account) ~ '^(pg|easeml)_' OR EXISTS (SELECT FROM pg_policy p, unnest(p.polroles) k(role)
         WHERE p.polrelid = 'easeml.runs'::regclass AND p.polname = 'all_rows' AND (k.role = account
-            OR k.role IS DISTINCT FROM to_regrole('easeml_admin') AND pg_has_role(account, k.role, 'MEMBER')))
+            OR pg_has_role(account, k.role, 'MEMBER') AND NOT coalesce(
+                pg_has_role(account, to_regrole('easeml_admin')::oid, 'MEMBER')
+                AND pg_has_role(to_regrole('easeml_admin')::oid, k.role, 'MEMBER'), false)))
 $$;
 COMMENT ON FUNCTION easeml.is_reserved(oid) IS 'Returns whether a role belongs to PostgreSQL or to easeml: by its '
     'name, or as a role or member of the service, as superusers are; administrators are none (internal).';

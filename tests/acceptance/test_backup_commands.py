@@ -39,6 +39,8 @@ PROGRAM = "{input: {[Tensor[2]],[]}, output: {[Tensor[2]],[]}}"
 QUICK = json.dumps({"architectures": ["linear"], "max_epochs": 1, "n_configs": 1})
 ASKED = "SELECT easeml.infer('heaps', '{0.9,0.2}'::real[])"
 DATABASES = "SELECT datname::text FROM pg_database WHERE datname LIKE %s ORDER BY 1"
+LET_IN = """SELECT format('%s: %s', a.grantee::regrole, a.privilege_type) FROM pg_database, aclexplode(datacl) a
+    WHERE datname = current_database()"""
 NEWEST = "UPDATE pg_extension SET extversion = %s WHERE extname = 'easeml'"
 
 
@@ -95,7 +97,15 @@ def test_a_private_server_goes_on_where_another_was(
     own_server.start_coordinator()
     wait_for_coordinator(own_server)
     before = root.as_role("rita backs")
+    with open_session(own_server.dsn()) as there:
+        there.execute("CREATE ROLE stranger LOGIN")  # let in by nobody, and not by the restore
+        let_in = there.values(LET_IN)
     done = easeml("restore", backup, "--data", own_server.folder)
+    with open_session(own_server.dsn()) as there:
+        new = {each for each in there.values(LET_IN) if each not in let_in}
+        assert {each.replace('"', "") for each in new} <= {f"{role}: CONNECT" for role in done["new_roles"]}
+        assert set(let_in) <= set(there.values(LET_IN))
+        assert not there.value("SELECT has_database_privilege('stranger', current_database(), 'CONNECT')")
     assert "all foreign keys hold" in done["check"]
     assert "rita backs" in done["new_roles"]
     assert own_server.coordinator_pid() is not None

@@ -30,6 +30,8 @@ GROUPS = """SELECT g.rolname::text FROM pg_auth_members m JOIN pg_roles g ON g.o
     JOIN pg_roles a ON a.oid = m.member WHERE a.rolname = %s ORDER BY 1"""
 ROLES = "SELECT rolname::text FROM pg_roles WHERE rolname = ANY(%s)"
 DATABASES = "SELECT datname::text FROM pg_database WHERE datname LIKE %s ORDER BY 1"
+RIGHTS = """SELECT a.grantor::regrole, a.grantee::regrole, a.privilege_type, a.is_grantable
+    FROM pg_database, aclexplode(datacl) a WHERE datname = 'put_there' ORDER BY 1, 2, 3"""
 # The process is gone, as after kill -9, when the rows are there and nothing else is.
 KILLED = """
 import os, signal, sys
@@ -178,30 +180,48 @@ def test_what_a_database_has_of_its_own_is_not_lost(
 def test_an_empty_database_keeps_its_owner_comment_and_rights(root: Session, backup: Path, target: str) -> None:
     make(root, "put_there")
     root.execute("REVOKE ALL ON DATABASE put_there FROM PUBLIC")
-    root.execute("GRANT CONNECT ON DATABASE put_there TO easeml_tenant WITH GRANT OPTION")
-    rights = """SELECT a.grantee::regrole, a.privilege_type, a.is_grantable FROM pg_database, aclexplode(datacl) a
-        WHERE datname = 'put_there' ORDER BY 1, 2"""
+    root.execute("GRANT CONNECT ON DATABASE put_there TO easeml_tenant, easeml_owner WITH GRANT OPTION")
+    with root.transaction():  # as a tenant who grants use of a dataset: only easeml_owner can take it back
+        root.execute("SET LOCAL ROLE easeml_owner")
+        root.execute("GRANT CONNECT ON DATABASE put_there TO easeml_reader")
     root.execute(sql.SQL("ALTER DATABASE put_there OWNER TO {}").format(sql.Identifier(CREW)))
     root.execute("COMMENT ON DATABASE put_there IS 'of the crew'")
-    before = root.rows(rights)
+    before = root.rows(RIGHTS)
     easeml("restore", backup, "--dsn", target)
     found = """SELECT pg_get_userbyid(datdba)::text AS owner, shobj_description(oid, 'pg_database') AS comment
         FROM pg_database WHERE datname = 'put_there'"""
     assert root.rows(found) == [{"owner": CREW, "comment": "of the crew"}]
-    assert root.rows(rights) == before
+    assert root.rows(RIGHTS) == before
 
 
-def test_a_database_keeps_its_owner_when_a_restore_is_killed_after_dropping_it(
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_database_of_which_nobody_has_said_more_has_the_rights_of_a_new_one(
+    is_new: bool, root: Session, backup: Path, target: str
+) -> None:
+    if not is_new:
+        make(root, "put_there")
+    easeml("restore", backup, "--dsn", target)
+    public = (
+        "SELECT array_agg(right_name ORDER BY right_name) FROM (SELECT privilege_type AS right_name FROM pg_database,"
+    )
+    public += " aclexplode(coalesce(datacl, acldefault('d', datdba))) WHERE grantee = 0 AND datname = 'put_there') a"
+    assert root.value(public) == ["CONNECT", "TEMPORARY"]
+
+
+def test_a_database_keeps_its_owner_and_rights_when_a_restore_is_killed_after_dropping_it(
     root: Session, backup: Path, target: str
 ) -> None:
     make(root, "put_there")
     root.execute(sql.SQL("ALTER DATABASE put_there OWNER TO {}").format(sql.Identifier(CREW)))
+    root.execute("REVOKE ALL ON DATABASE put_there FROM PUBLIC")
+    before = root.rows(RIGHTS)
     command = [sys.executable, "-c", KILLED.format("put_in_place"), "restore", str(backup), "--dsn", target]
     assert subprocess.run(command, check=False, cwd="/").returncode == -9
     assert root.values(DATABASES, "put%") == ["put_there_restoring"]
     easeml("restore", backup, "--dsn", target)
     owner = "SELECT pg_get_userbyid(datdba)::text FROM pg_database WHERE datname LIKE 'put%'"
     assert root.values(owner) == [CREW]
+    assert root.rows(RIGHTS) == before
 
 
 @pytest.mark.parametrize("half_dropped", ["put_there", "put_there_restoring"])

@@ -194,6 +194,29 @@ def test_superusers_and_who_holds_little_are_left_alone(foreign: Session) -> Non
         large.execute("SELECT 1")
 
 
+def test_an_administrator_may_have_holders_reported_and_not_ended(foreign: Session) -> None:
+    foreign.execute("DELETE FROM easeml.lock_holders")
+    large = foreign.as_role("outsider")
+    watch = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'easeml_service'"
+    watch += " AND state = 'idle in transaction'"
+    try:
+        foreign.execute("ALTER ROLE easeml_service SET easeml.lock_holders = 'report'")
+        foreign.wait_until(f"SELECT count(*) > 0 FROM ({watch}) ended")
+        time.sleep(2)  # the session that looks is another one now
+        large.execute("SELECT pg_advisory_lock(-i) FROM generate_series(1000, 6000) i")
+        foreign.wait_until("SELECT count(*) > 0 FROM easeml.lock_holders")
+        time.sleep(2)
+        (holder,) = foreign.rows(
+            "SELECT role_name::text AS role, n_ended, most_locks > 4000 AS n FROM easeml.lock_holders"
+        )
+        assert holder == {"role": "outsider", "n_ended": 0, "n": True}
+        assert large.value("SELECT 1") == 1
+    finally:
+        large.close()
+        foreign.execute("ALTER ROLE easeml_service RESET easeml.lock_holders")
+        foreign.execute(watch)
+
+
 def test_prepared_transactions_are_reported(foreign: Session) -> None:
     foreign.execute("DELETE FROM easeml.lock_holders")
     session = foreign.again()

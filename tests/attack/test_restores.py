@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from easeml_db.errors import EasemlError, NotAllowed
 from easeml_db.local.backups import back_up
+from easeml_db.local.by_owner import loading
 from easeml_db.local.by_owner.loading import LeftOut
 from easeml_db.local.restores import restore
 from easeml_db.local.server import Embedded
@@ -265,3 +268,38 @@ def test_an_owner_with_the_name_of_a_superuser_of_the_other_server_is_refused(
         with pytest.raises(NotAllowed, match="superusers here, and none where the dump was made: mallory"):
             restore(own_server.dsn(database="there"), Path(own_server.facts["binaries"]), small, n_jobs=1)
         assert root.values("SELECT datname FROM pg_database WHERE datname LIKE 'there%'") == []
+
+
+def test_nobody_is_in_the_database_before_it_is_complete(
+    small: Path, own_server: Embedded, open_session: Callable[[str], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Roles that a right by name lets into the database neither change it meanwhile nor keep it from getting its name,
+    even if a superuser lets one in.
+    """
+    to, beside = (own_server.dsn(database=name) for name in ("there", "there_restoring"))
+    load, met = loading._Loading.load, []
+    with open_session(own_server.dsn(database="postgres")) as root:
+        root.execute("CREATE ROLE mallory LOGIN")
+        for statement in ("CREATE DATABASE there OWNER mallory", "GRANT CONNECT ON DATABASE there TO mallory"):
+            root.execute(statement)
+
+        def meet(itself: loading._Loading, batch: loading.Batch) -> None:
+            load(itself, batch)
+            with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+                psycopg.connect(make_conninfo(beside, user="mallory"))
+            if itself.connection.execute("SELECT to_regnamespace('mallory') AS made").fetchall()[0]["made"] is None:
+                return
+            root.execute("GRANT CONNECT ON DATABASE there_restoring TO mallory")
+            met.append(psycopg.connect(make_conninfo(beside, user="mallory"), autocommit=True))
+            root.execute("REVOKE CONNECT ON DATABASE there_restoring FROM mallory")
+            with pytest.raises(psycopg.Error, match="only pg_restore changes objects during a restore"):
+                met[-1].execute("CREATE TABLE mallory.planted ()")
+
+        monkeypatch.setattr(loading._Loading, "load", meet)
+        restore(to, Path(own_server.facts["binaries"]), small, n_jobs=1, allow_missing=True)
+        assert met, "nobody was there"
+        assert root.value("SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'there'") == "mallory"
+    for session in met:
+        with pytest.raises(psycopg.OperationalError):
+            session.execute("SELECT 1")
+    psycopg.connect(make_conninfo(to, user="mallory")).close()

@@ -35,9 +35,11 @@ def _holder_finding(holder: Row) -> Finding:
         todo = f"See pg_prepared_xacts, and ROLLBACK PREPARED 'gid'. {SEEN_TO}"
         return Finding("locks", "warn", f"prepared transactions held {held}", todo)
     who = f"{holder['n_ended']} session(s) of role {holder['role_name']} were ended"
+    if not holder["n_ended"]:
+        who = f"a session of role {holder['role_name']} in database {holder['database_name']} was only reported"
     return Finding(
         "locks",
         "warn",
-        f"{who}, the last at {holder['last_at']:%F %T}: one held {held}",
+        f"{who}, last at {holder['last_at']:%F %T}: one held {held}",
         f"Ask whose it is, or ALTER ROLE ... NOLOGIN. {SEEN_TO}",
     )

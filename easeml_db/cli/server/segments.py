@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import click
-from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from easeml_db.cli.server.topology_commands import place_command
@@ -15,7 +14,7 @@ from easeml_db.cli.terminal.output import print_json, print_rows, say
 from easeml_db.cli.terminal.statements import Connection, call, rows
 from easeml_db.errors import EasemlError, InvalidArgument
 from easeml_db.postgres.nodes.engines import DEFAULT, ENGINES, engines_of, place_of
-from easeml_db.postgres.nodes.node_installation import add_readers, check_installer
+from easeml_db.postgres.nodes.node_installation import add_readers, check_installer, let_work
 from easeml_db.postgres.nodes.nodes import Node, execute_script, hold, look_at, visited
 
 COLUMNS = {
@@ -100,7 +99,7 @@ def install_segment(
         check_installer(service, connection, role)
         kind.install(service, connection)
         if role is not None:
-            connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(sql.Identifier(role)))
+            let_work(connection, role)
         add_readers(connection, tenants)
     say(
         "easeml_segment is installed there; now, with the service by which the coordinator works there"

@@ -19,8 +19,8 @@ from psycopg import sql
 
 from easeml_db.errors import EasemlError
 from easeml_db.local.by_owner.archive import Entry, read_archive
-from easeml_db.local.by_owner.order import Batch, batches
-from easeml_db.local.by_owner.sessions import OwnerSessions, owner_sessions
+from easeml_db.local.by_owner.order import Batch, batches, owner_of
+from easeml_db.local.by_owner.sessions import PREFIX, OwnerSessions, owner_sessions
 from easeml_db.local.dump_files import complaint_of, shown, without_password
 
 Connection = psycopg.Connection[dict[str, Any]]
@@ -30,26 +30,27 @@ LACKS = """SELECT n.nspname AS schema, k.privilege FROM (SELECT 'CREATE', unnest
     JOIN pg_catalog.pg_namespace n ON n.nspname = k.schema
     WHERE NOT pg_catalog.has_schema_privilege(%s::name, n.oid, k.privilege)"""
 # While it works, an owner may create where it could not otherwise, since a superuser has given it a table there. What
-# its functions do meanwhile must not use that. PG_CONTEXT has one line where a statement comes from pg_restore itself.
+# its functions do meanwhile must not use that, nor another session. PG_CONTEXT has one line where a statement comes
+# from pg_restore itself.
 GUARD = """
 CREATE SCHEMA easeml_restoring;
-CREATE FUNCTION easeml_restoring.refuse_nested() RETURNS event_trigger LANGUAGE plpgsql
+CREATE FUNCTION easeml_restoring.refuse_others() RETURNS event_trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     stack text;
 BEGIN
     GET DIAGNOSTICS stack = PG_CONTEXT;
-    IF position(chr(10) in stack) > 0 AND NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = session_user) THEN
-        RAISE EXCEPTION 'functions change no objects during a restore';
+    IF (position(chr(10) in stack) > 0 OR NOT starts_with(session_user::text, '{prefix}'))
+        AND NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = session_user) THEN
+        RAISE EXCEPTION 'only pg_restore changes objects during a restore';
     END IF;
 END
 $$;
-CREATE EVENT TRIGGER easeml_restoring ON ddl_command_start EXECUTE FUNCTION easeml_restoring.refuse_nested();
-REVOKE CONNECT ON DATABASE {} FROM PUBLIC"""
+CREATE EVENT TRIGGER easeml_restoring ON ddl_command_start EXECUTE FUNCTION easeml_restoring.refuse_others();
+""".replace("{prefix}", PREFIX)
 UNGUARD = """
 DROP EVENT TRIGGER easeml_restoring;
-DROP SCHEMA easeml_restoring CASCADE;
-GRANT CONNECT ON DATABASE {} TO PUBLIC"""
+DROP SCHEMA easeml_restoring CASCADE"""
 ENTRY = re.compile(r"pg_restore: from TOC entry (\d+);")
 ERROR = "pg_restore: error: "
 WENT_ON = "errors ignored on restore"
@@ -166,27 +167,45 @@ def failed(path: Path, complaint: str) -> EasemlError:
     return EasemlError(f"{path} could not be restored", detail=shown(complaint), hint=hint)
 
 
-def load_by_owner(
-    dsn: str, programs: Path, path: Path, *, n_jobs: int, leaves: str = "", is_live: bool = False
-) -> list[LeftOut]:
-    """Restore a dump; return what its owners could not make.
+def load_by_owner(dsn: str, programs: Path, path: Path, *, n_jobs: int, leaves: str = "") -> list[LeftOut]:
+    """Restore a dump into an empty database, to which nobody else can connect; return what its owners could not make.
 
-    dsn: a superuser's. leaves: the tag of a schema that is there already. is_live: others use the database, so owners
-    get no rights for the moment, and what the superuser cannot make is left out, too; else it must be empty.
+    dsn: a superuser's. leaves: the tag of a schema that is there already.
     Raises EasemlError with what failed of the superuser's, NotAllowed if no session of an owner can be opened.
     """
     entries = [entry for entry in read_archive(path) if entry.kind != "SCHEMA" or entry.tag != leaves]
     with owner_sessions(dsn) as sessions:
-        connection = sessions.connection
-        name = sql.Identifier(connection.info.dbname)
-        superusers = {row["rolname"] for row in connection.execute(SUPERUSERS).fetchall()}
-        schemas = {entry.number: entry.tag if entry.kind == "SCHEMA" else entry.schema for entry in entries}
-        loading = _Loading(path, programs, dsn, connection, sessions, n_jobs, schemas, is_live)
-        if not is_live:
-            connection.execute(GUARD.format(name.as_string(connection)))
-        for batch in batches(entries, superusers):
-            loading.load(batch)
-        loading.end()
-        if not is_live:
-            connection.execute(UNGUARD.format(name.as_string(connection)))
+        sessions.connection.execute(GUARD.encode())
+        left_out = _load(sessions, dsn, programs, path, entries, n_jobs=n_jobs, is_live=False)
+        sessions.connection.execute(UNGUARD)
+    return left_out
+
+
+def load_live(sessions: OwnerSessions, dsn: str, programs: Path, path: Path) -> list[LeftOut]:
+    """Restore a dump into a database that others use; return what could not be made, also of the superuser's. Owners
+    get no rights for the moment.
+    """
+    return _load(sessions, dsn, programs, path, read_archive(path), n_jobs=1, is_live=True)
+
+
+def open_for_owners(sessions: OwnerSessions, path: Path) -> None:
+    """Open a session for each owner in a dump. Raises NotAllowed."""
+    superusers = _superusers(sessions.connection)
+    for owner in {owner_of(entry, superusers) for entry in read_archive(path)} - {None}:
+        sessions.dsn_for(str(owner))
+
+
+def _load(
+    sessions: OwnerSessions, dsn: str, programs: Path, path: Path, entries: Sequence[Entry], *, n_jobs: int,
+    is_live: bool,
+) -> list[LeftOut]:  # fmt: skip
+    schemas = {entry.number: entry.tag if entry.kind == "SCHEMA" else entry.schema for entry in entries}
+    loading = _Loading(path, programs, dsn, sessions.connection, sessions, n_jobs, schemas, is_live)
+    for batch in batches(entries, _superusers(sessions.connection)):
+        loading.load(batch)
+    loading.end()
     return loading.left_out
+
+
+def _superusers(connection: Connection) -> set[str]:
+    return {row["rolname"] for row in connection.execute(SUPERUSERS).fetchall()}

@@ -16,9 +16,10 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from easeml_db import __version__
-from easeml_db.errors import NotAllowed
+from easeml_db.errors import EasemlError, NotAllowed
 from easeml_db.local.binaries import find_client_programs
-from easeml_db.local.by_owner.loading import LeftOut, load_by_owner
+from easeml_db.local.by_owner.loading import LeftOut, load_live, open_for_owners
+from easeml_db.local.by_owner.sessions import owner_sessions
 from easeml_db.local.dump_files import run_program, without_password
 from easeml_db.postgres.extension_files import sql_folder
 from easeml_db.postgres.extension_scripts import dependents, upgrades
@@ -68,22 +69,43 @@ def _refuse_others(others: Sequence[dict[str, Any]]) -> None:
 
 def _update_and_make_anew(connection: Connection, views: Sequence[dict[str, Any]]) -> Update:
     lasting = [row for row in views if not row["schema"].startswith("pg_temp")]  # a session's own goes with it
+    names = tuple(row["what"] for row in views)
+    if not lasting:
+        _drop_and_update(connection, views)
+        return Update(names)
     dsn = _same_server(connection)
-    programs = find_client_programs(connection.info.server_version // 10_000) if lasting else Path()
-    kept = _dump(dsn, programs, lasting) if lasting else None
+    programs = find_client_programs(connection.info.server_version // 10_000)
+    kept = _dump(dsn, programs, lasting)
+    is_updated = False
     try:
-        with connection.transaction():
-            for row in views:
-                connection.execute(row["statement"].encode())
-            update_extension(connection)
-    except BaseException:
-        if kept:
-            kept.unlink()
-        raise
-    left_out = tuple(load_by_owner(dsn, programs, kept, n_jobs=1, is_live=True)) if kept else ()
-    if kept and not left_out:
+        with owner_sessions(dsn) as sessions:
+            open_for_owners(sessions, kept)  # a server that refuses them must do so before anything is changed
+            _drop_and_update(connection, views)
+            is_updated = True
+            left_out = tuple(load_live(sessions, dsn, programs, kept))
+    except BaseException as error:
+        if is_updated:
+            raise _not_made_anew(kept, error) from error
         kept.unlink()
-    return Update(tuple(row["what"] for row in views), left_out, kept if left_out else None)
+        raise
+    if not left_out:
+        kept.unlink()
+    return Update(names, left_out, kept if left_out else None)
+
+
+def _drop_and_update(connection: Connection, views: Sequence[dict[str, Any]]) -> None:
+    with connection.transaction():
+        for row in views:
+            connection.execute(row["statement"].encode())
+        update_extension(connection)
+
+
+def _not_made_anew(kept: Path, error: BaseException) -> EasemlError:
+    return EasemlError(
+        "the extension is updated, but the views that stood in its way could not be made anew",
+        detail=str(error) or type(error).__name__,
+        hint=f"All of them are in {kept}: pg_restore -f - {kept} shows them. Let their owners make them.",
+    )
 
 
 def _same_server(connection: Connection) -> str:

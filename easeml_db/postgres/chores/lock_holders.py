@@ -57,7 +57,7 @@ class LockHolders(RepeatedChore):
             self._has_reserve = False
             await session.row("release_locks")
         holders = await session.rows("lock_holders")
-        if holders:
+        if any(holder["n_sessions"] for holder in holders):
             self._alarmed_until = began + ALARM_SECONDS
         for holder in holders:
             await session.row("note_lock_holder", **holder)

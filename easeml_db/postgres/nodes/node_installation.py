@@ -35,6 +35,13 @@ def check_installer(service: str, connection: Connection, grant: str | None) -> 
         )
 
 
+def let_work(connection: Connection, role: str) -> None:
+    """Let a role work there as a coordinator does: packing makes temporary tables, which PUBLIC may be forbidden."""
+    name, database = sql.Identifier(role), sql.Identifier(connection.info.dbname)
+    connection.execute(sql.SQL("GRANT easeml_segment TO {}").format(name))
+    connection.execute(sql.SQL("GRANT CONNECT, TEMPORARY ON DATABASE {} TO {}").format(database, name))
+
+
 def add_readers(connection: Connection, tenants: Sequence[str]) -> None:
     """Create the roles through which the rows of tenants are read there, where they are missing."""
     for tenant in tenants:

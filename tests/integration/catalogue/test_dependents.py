@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
 from easeml_db import __version__
-from easeml_db.errors import NotAllowed
+from easeml_db.errors import EasemlError, NotAllowed
+from easeml_db.local.by_owner import updates
 from easeml_db.local.preparation import prepare_database
 
 if TYPE_CHECKING:
+    from easeml_db.local.server import Embedded
     from tests.fixtures.sessions import Session
 
 VIEWS = (
@@ -150,3 +155,44 @@ def test_rows_of_easeml_are_no_types_for_others(database: Session) -> None:
         ):  # fmt: skip
             with pytest.raises(psycopg.errors.InsufficientPrivilege), database.transaction():
                 database.execute(statement)
+
+
+def test_a_server_that_takes_no_passwords_refuses_before_anything_is_changed(
+    own_server: Embedded,
+    open_session: Callable[[str], Session],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with open_session(own_server.dsn(database="postgres")) as root:
+        root.execute("CREATE DATABASE there")
+        with open_session(own_server.dsn(database="there")) as there:
+            there.execute("CREATE EXTENSION easeml VERSION '0.1.0' CASCADE")
+            there.as_role("olga", "easeml_tenant")
+            there.execute("CREATE SCHEMA olga AUTHORIZATION olga")
+            there.as_role("olga").execute("CREATE VIEW olga.v AS SELECT run_id FROM easeml.runs")
+            (own_server.cluster / "pg_hba.conf").write_text("local all postgres trust\nlocal all all peer\n")
+            root.execute("SELECT pg_reload_conf()")
+            with pytest.raises(NotAllowed, match="takes no password"):
+                prepare_database(there)
+            assert version(there) == "0.1.0"
+            assert there.value("SELECT to_regclass('olga.v')") is not None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_after_the_update_names_the_file_with_the_views(
+    former: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ConnectionResetError
+
+    former.as_role("olga").execute("CREATE VIEW olga.v AS SELECT run_id FROM easeml.runs")
+    monkeypatch.setattr(updates, "load_live", fail)
+    with pytest.raises(EasemlError, match="the extension is updated, but the views") as told:
+        prepare_database(former)
+    found = re.search(r"All of them are in (\S+):", str(told.value.hint))
+    assert found is not None
+    kept = Path(found[1])
+    assert kept.read_bytes().startswith(b"PGDMP")
+    kept.unlink()
+    assert version(former) == __version__

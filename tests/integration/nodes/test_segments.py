@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from click.testing import CliRunner
+from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from easeml_db.cli import commands
 from easeml_db.errors import InvalidArgument, NotAllowed, NotFound, NotReady, ServerUnavailable, VersionMismatch
+from easeml_db.local.lock_rights import close_locks, open_rights
 from easeml_db.local.server import Embedded
 from easeml_db.postgres.nodes.engines import engine_of
 from easeml_db.postgres.nodes.nodes import Node, check_facts, look_at, node_error
@@ -131,9 +133,25 @@ def test_installing_needs_a_superuser_and_a_role_before_anything_is_written(priv
         assert isinstance(refused.exception, NotFound)
         assert str(refused.exception) == "service pg_fresh: there is no role nobody_there on that server"
         assert fresh.rows("SELECT FROM pg_extension WHERE extname = 'easeml_segment'") == []
+        fresh.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(sql.Identifier(fresh.info.dbname)))
         done = CliRunner().invoke(commands, ["segment", "install", "pg_fresh", "--grant", "no_superuser"])
         assert done.exit_code == 0, done.output
         assert "works there as role no_superuser" in done.output
+        with Session.open(mean) as service:  # packing does
+            service.execute("CREATE TEMPORARY TABLE t ()")
+
+
+@pytest.mark.usefixtures("services")
+def test_a_node_keeps_temporary_tables_where_everybody_else_loses_them(private_server: Embedded) -> None:
+    with temporary_database(private_server) as dsn, Session.open(dsn) as both:
+        for extension in ("easeml", "easeml_segment"):
+            both.execute(f"CREATE EXTENSION {extension} CASCADE")
+        service, other = both.as_role("of_node", "easeml_segment"), both.as_role("of_nobody")
+        close_locks(both)
+        assert open_rights(both) == []
+        service.execute("CREATE TEMPORARY TABLE t ()")
+        with pytest.raises(psycopg.Error, match="permission denied"):
+            other.execute("CREATE TEMPORARY TABLE t ()")
 
 
 @pytest.mark.usefixtures("services")

@@ -534,3 +534,28 @@ def test_readers_see_all_tenants_and_what_they_use(database: Session, tenant: Se
     reader = database.as_role("some_reader", "easeml_reader")
     assert status(reader) == {**status(tenant), "seconds_to_deadline": None}
     assert status(reader)["used_bytes"] > 0
+
+
+def test_an_administrator_may_be_a_tenant_and_use_a_dataset(database: Session, anna: Session, tenant: Session) -> None:
+    tenant.execute("SELECT easeml.grant_use('flowers', 'anna')")
+    anna.execute("SELECT easeml.create_tenant('anna', max_runs => 1)")
+    assert anna.values("SELECT max_runs FROM easeml.tenants WHERE tenant = 'anna'") == [1]
+    reserved = [
+        "postgres",
+        "easeml_admin",
+        "easeml_service",
+        "easeml_owner",
+        "easeml_coordinator",
+        "pg_monitor",
+        "helper",
+    ]
+    database.as_role("helper", "easeml_coordinator")
+    database.execute("ALTER ROLE easeml_admin RENAME TO chiefs")
+    try:
+        assert database.value("SELECT easeml.is_reserved('chiefs'::regrole)")
+    finally:
+        database.execute("ALTER ROLE chiefs RENAME TO easeml_admin")
+    for role in reserved:
+        assert database.value("SELECT easeml.is_reserved(%s::text::regrole)", role), role
+        with pytest.raises(psycopg.Error, match="is a role of easeml"):
+            tenant.execute("SELECT easeml.grant_use('flowers', %s)", [role])

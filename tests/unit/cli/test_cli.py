@@ -527,6 +527,9 @@ def test_whoever_may_fill_the_lock_table_or_has_filled_it_is_named() -> None:
     )
     assert "2 session(s) of role mallory were ended" in ended.message
     assert "ROLLBACK PREPARED" in prepared.todo
+    left = {**held, "n_ended": 0, "role_name": "shop", "database_name": "sales"}
+    _, reported = lock_findings({"max_locks": 512}, [], [left])
+    assert "a session of role shop in database sales was only reported" in reported.message
 
 
 def test_a_server_that_debian_does_not_manage_gets_no_debian_path() -> None:
