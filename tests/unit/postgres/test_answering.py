@@ -88,10 +88,8 @@ def test_short_questions_do_not_wait_for_two_tenants_with_long_ones(answering: A
 
 
 def test_a_question_that_takes_long_is_answered_all_the_same(answering: AnsweringProcesses) -> None:
-    long = partial(
-        eval, "[time := __import__('time'), [None for _ in iter(lambda: time.process_time() < 4.0, False)], 7][2]"
-    )
-    assert answering.ask("anna", long, LONG).result(60) == 7
+    long = partial(exec, "import time\nwhile time.process_time() < 4.0: pass")
+    assert answering.ask("anna", long, LONG).result(60) is None
 
 
 @pytest.mark.parametrize("n", range(3))
