@@ -139,7 +139,7 @@ UPDATE easeml.epoch_metrics m SET training_loss = w.loss, training_seconds = w.s
 WHERE w.trial_id = m.trial_id AND w.epoch = m.epoch AND m.split = 'validation' AND m.training_seconds IS NULL;
 UPDATE easeml.runs r SET slot_seconds = (SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.run_id = r.run_id)
 WHERE r.status = 'finished' AND r.slot_seconds IS NULL;
--- As easeml.record_bytes computes it, which comes later: else each start of a tenant with a limit sums over all of them.
+-- As easeml.record_bytes computes it, which comes later: else each start of a tenant with a limit sums over all runs.
 UPDATE easeml.runs r SET record_bytes = 1500 + coalesce(pg_column_size(r.search), 0)
     + coalesce(pg_column_size(r.search_space), 0)
     + (SELECT coalesce(sum(CASE WHEN a.opening IS NULL THEN 400 ELSE 2000 END), 0) FROM easeml.arms a
