@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from easeml_db.coordinator.ports.inbox import Inbox
 from easeml_db.coordinator.ports.messages import UnitFailed
-from easeml_db.coordinator.ports.runs import RunStore
 from easeml_db.errors import ServerCrashed
 
 
@@ -22,17 +21,39 @@ class CarriedOver:
 
 
 class Crashes:
-    """Crashes still to be recorded; the code that starts coordinators keeps the list."""
+    """Crashes still to be recorded; the code that starts coordinators keeps the list. Where somebody's open transaction
+    holds the rows of a run, the run is held back until they are recorded.
+    """
 
-    def __init__(self, runs: RunStore, crashed: list[UnitFailed]) -> None:
-        self._runs, self._crashed = runs, crashed
+    def __init__(self, crashed: list[UnitFailed]) -> None:
+        self._crashed = crashed
+        self._held_back: set[int] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._crashed)
+        """Return whether there is one whose run is not held back."""
+        return any(message.order.unit.run_id not in self._held_back for message in self._crashed)
+
+    def all(self) -> list[UnitFailed]:
+        """Return the units."""
+        return list(self._crashed)
 
     def add(self, message: UnitFailed) -> None:
         """Remember a unit."""
         self._crashed.append(message)
+        self._held_back.discard(message.order.unit.run_id)
+
+    def drop(self, message: UnitFailed) -> None:
+        """Forget a unit that is recorded, or was no crash."""
+        self._crashed.remove(message)
+        self._held_back &= {each.order.unit.run_id for each in self._crashed}
+
+    def hold_back(self, run_id: int) -> None:
+        """Note that nothing of a run may start before its crashes are recorded."""
+        self._held_back.add(run_id)
+
+    def held_back(self) -> Collection[int]:
+        """Return the runs of which nothing may start."""
+        return self._held_back
 
     async def remember(self, inbox: Inbox) -> list[UnitFailed]:
         """Keep and return the units that the server's crash ended; they are recorded when the server is back."""
@@ -42,11 +63,3 @@ class Crashes:
                 crashed.append(message)
         self._crashed += crashed
         return crashed
-
-    async def recorded(self) -> AsyncIterator[tuple[int, list[int]]]:
-        """Record the crashes; yield the run of each unit, and the trials that have ended with it."""
-        while self._crashed:
-            reason = str(self._crashed[0].error)
-            for order in self._crashed[0].order.by_trial():
-                yield order.unit.run_id, await self._runs.crashed(order.unit.run_id, order.unit.trial_id, reason)
-            del self._crashed[0]

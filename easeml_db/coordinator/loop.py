@@ -43,7 +43,7 @@ class Coordinator:
             await self._open_slots()
             await self._parts.instances.take_up()
             await self._carry_out(self._parts.reading.take_up())
-            await self._parts.retries.record_crashes()
+            await self._parts.retries.record_crashes(self._ports.clock.now_seconds())
             while not self._is_stopping:
                 await self._carry_out(self._waiting_work())  # with messages in its midst
                 if until_idle and not (self._dispatcher.runs or self._parts.reading or self._parts.instances):
@@ -99,7 +99,7 @@ class Coordinator:
             yield effect
 
     async def _start_units(self) -> None:
-        self._parts.retries.end_pauses(self._ports.clock.now_seconds())
+        await self._parts.retries.end_pauses(self._ports.clock.now_seconds())
         if self._has_no_room():
             return
         await self._parts.allocations.look_up()
@@ -124,6 +124,7 @@ class Coordinator:
 
     def _next_starts(self) -> list[tuple[Start, Run]]:
         """Return the starts with their runs: a run may be gone before its units start, and refuse them."""
+        self._parts.retries.hold_back()
         return [(start, self._dispatcher.runs[start.unit.run_id].run) for start in self._dispatcher.next_starts()]
 
     async def _begin(self, starts: Sequence[tuple[Start, Run]]) -> None:

@@ -23,7 +23,7 @@ class Parts:
 
     def __init__(self, ports: Ports, settings: Settings, carried_over: CarriedOver) -> None:
         self.lease, self.dispatcher = Lease(ports.lease), Dispatcher()
-        self.crashes = Crashes(ports.runs, carried_over.crashed)
+        self.crashes = Crashes(carried_over.crashed)
         self.failed_time = FailedTime(ports.tenancy, carried_over.slot_seconds)
         self.reclaiming = Reclaiming(ports.space, settings.reclaim_bytes, settings.reclaim_fraction)
         self.allocations = AllocationRecords(ports.allocations, self.lease, self.dispatcher)

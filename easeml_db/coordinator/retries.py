@@ -20,11 +20,13 @@ from easeml_db.decisions.hopper.dispatch.dispatcher import Dispatcher
 from easeml_db.decisions.retry import ROWS_PAUSE, RULES, Cause, Failure, RetryDecision, cause_of, decide
 from easeml_db.errors import EasemlError, OutOfSpace, ServerBusy, SlotLost
 
+LOST = "the server was away, or the connection to it broke, while this unit ran"
 ALL = 0  # the key of the pause of all runs; their numbers begin at 1
 PAUSE_NOTES = {  # of a pause of all runs: the event's kind, and what its message ends with
     Cause.DISK_FULL: ("disk full", "waiting for room"),
     Cause.SERVER_BUSY: ("server busy", "waiting; no attempt is counted"),
 }
+RECORD_SECONDS = 0.5  # between two tries to record a crash whose rows are held
 NOTE_SECONDS = 60.0  # a table that is filled again and again is noted once a minute
 
 
@@ -50,6 +52,7 @@ class Retries:
         self._crashes, self._failed_time = crashes, failed_time
         self._max_attempts = max_attempts
         self._pauses: Pauses[int] = Pauses()  # by run, and of ALL
+        self._record_again = math.inf  # when to record crashes whose rows were held
         self._noted: dict[Cause, float] = {}  # when a pause of all runs was last noted
 
     # What happens
@@ -59,12 +62,15 @@ class Retries:
         order, error = message.order, message.error
         self._failed_time.failed(order, now_seconds)
         cause = cause_of(error, is_batch=order.is_batch, is_measured=bool(order.measured_seconds))
+        if cause is Cause.SERVER_CRASHED:
+            self._crashes.add(message)  # before the server is asked, which may be away
+            if not await self._runs.has_crashed(error.detail):
+                self._crashes.drop(message)
+                cause, error = Cause.SLOT_LOST, SlotLost(LOST)
         if RULES[cause].close_slot:
             self._dispatcher.free_and_close(order.slot_id)
         else:
             self._dispatcher.free(order.slot_id)
-        if cause is Cause.SERVER_CRASHED:
-            self._crashes.add(message)
         effects = await self._carry_out(order, error, cause, now_seconds)
         with contextlib.suppress(OutOfSpace, ServerBusy):
             await self._failed_time.charge()  # at once, because it is recorded nowhere else
@@ -87,13 +93,40 @@ class Retries:
             await self._runs.note(message.order.unit.run_id, message.order.unit.trial_id, "slot lost", what)
         return await self.failed(UnitFailed(message.order, SlotLost(message.reason)), now_seconds)
 
-    async def record_crashes(self) -> None:
-        """End the trials during whose units the server crashed: everybody's sessions ended with it, and would again."""
+    async def record_crashes(self, now_seconds: float) -> None:
+        """End the trials during whose units the server crashed: everybody's sessions ended with it, and would again.
+        Where it was only away, their attempts are counted.
+        """
         await self._lease.confirm()
-        async for run_id, trial_ids in self._crashes.recorded():
-            for trial_id in trial_ids:
-                self._dispatcher.end_trial(run_id, trial_id)
-                self._procedures.trial_changed(run_id, trial_id)
+        for message in self._crashes.all():
+            has_crashed = await self._runs.has_crashed(message.error.detail)
+            record = self._record_crash if has_crashed else self._record_loss
+            if all([await record(order, str(message.error)) for order in message.order.by_trial()]):
+                self._crashes.drop(message)
+            else:
+                self._crashes.hold_back(message.order.unit.run_id)
+        self.hold_back()
+        self._record_again = now_seconds + RECORD_SECONDS if self._crashes.held_back() else math.inf
+
+    async def _record_crash(self, order: Order, reason: str) -> bool:
+        run_id = order.unit.run_id
+        trial_ids, is_recorded = await self._runs.crashed(run_id, order.unit.trial_id, reason)
+        for trial_id in trial_ids:
+            self._dispatcher.end_trial(run_id, trial_id)
+            self._procedures.trial_changed(run_id, trial_id)
+        return is_recorded
+
+    async def _record_loss(self, order: Order, reason: str) -> bool:
+        n_lost = await self._runs.lost(order.unit.run_id, order.unit.trial_id, LOST)
+        if n_lost >= self._max_attempts and order.unit.run_id in self._dispatcher.runs:
+            await self._end_trial(order, f"{n_lost} attempts failed, the last: {LOST}")
+        return True
+
+    def hold_back(self) -> None:
+        """Start nothing of a run in which a crash is still to be recorded: it would crash the server again."""
+        for run_id in self._crashes.held_back():
+            if run_id in self._dispatcher.runs:
+                self._dispatcher.runs.put_aside(run_id)
 
     def recorded(self, run_id: int) -> None:
         """Begin with short pauses again: the server has room, and no lock blocks the run."""
@@ -108,9 +141,13 @@ class Retries:
             self._pauses.begin(run_id, now_seconds, ROWS_PAUSE.seconds(self._pauses.n_in_a_row(run_id)))
             self._dispatcher.runs.put_aside(run_id)  # also where it was read anew in the midst of its pause
 
-    def end_pauses(self, now_seconds: float) -> None:
-        """Resume the runs whose pause is over."""
-        for run_id in self._pauses.take_ended(now_seconds):
+    async def end_pauses(self, now_seconds: float) -> None:
+        """Resume the runs whose pause is over, and those whose crashes could be recorded now."""
+        ended = set(self._pauses.take_ended(now_seconds))
+        if now_seconds >= self._record_again:
+            ended |= {*self._crashes.held_back()}
+            await self.record_crashes(now_seconds)
+        for run_id in ended - {*self._crashes.held_back()}:
             self._dispatcher.runs.take_back(run_id)
         self._pauses.forget_unless(lambda key: key == ALL or key in self._dispatcher.runs)
 
@@ -120,7 +157,7 @@ class Retries:
 
     def next_end(self) -> float:
         """Return when the next pause is over; infinity when there is none."""
-        return self._pauses.next_end()
+        return min(self._pauses.next_end(), self._record_again)
 
     # Decisions
 
@@ -155,7 +192,7 @@ class Retries:
         elif decision.pause_run:
             self.pause_run(unit.run_id, now_seconds)
         elif cause is Cause.SERVER_CRASHED:
-            await self.record_crashes()
+            await self.record_crashes(now_seconds)
         elif decision.charge_attempt:
             return await self._count_attempts(order, error, decisions)
         return []

@@ -5,7 +5,7 @@ Each subject's rules are a module of their own: run_table.py, arm_table.py, sear
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -57,6 +57,7 @@ class Rows:
         self.unreadable: set[int] = set()
         self.charged: dict[str, float] = {}  # slot seconds of units that failed or were cancelled, by tenant
         self.crashed: set[tuple[int, int, str | None]] = set()  # run, its resumes, architecture that crashed the server
+        self.n_lost: Counter[tuple[int, int, int]] = Counter()  # by trial, its units, the run's resumes
         self.tenancy = Tenancy()
         self.past_arms: list[PastArm] = []
         self.openings: list[Opening] = []

@@ -86,13 +86,21 @@ class RunTable:
         run = self._rows.run(run_id)
         return run.in_its_ending(allocation_of_ending(run.allocation)) if run_id in self._rows.ending else run
 
-    def crashed(self, run_id: int, lease_number: int, trial_id: int, reason: str) -> list[int]:
-        """Note a crash; end the open trials of that architecture, and return them."""
-        self.note(run_id, "crashed", reason)
+    def lost(self, run_id: int, trial_id: int, reason: str) -> int:
+        """Note that the server went away; count how often, since something was recorded of the trial."""
+        self.note(run_id, "server away", reason)
+        since = (trial_id, len(self._rows.units_of[trial_id]), self._rows.run(run_id).n_resumes)
+        self._rows.n_lost[since] += 1
+        return self._rows.n_lost[since]
+
+    def crashed(self, run_id: int, lease_number: int, trial_id: int, reason: str) -> tuple[list[int], bool]:
+        """Note a crash, once; end the open trials of that architecture. Return them, and whether none is left."""
         if not self._rows.may_write(run_id, lease_number):
-            return []
+            return [], run_id not in self._rows.runs_by_id
         run = self._rows.run(run_id)
         name = run.architectures.get(trial_id)
+        if (run_id, run.n_resumes, name) not in self._rows.crashed:
+            self.note(run_id, "crashed", reason)
         ended = [
             trial.trial_id
             for trial in run.trials
@@ -103,7 +111,7 @@ class RunTable:
             self._rows.move_trial(number, "stopped" if is_paused else "failed")
             self._rows.notes.append(("failed", reason))
         self._rows.crashed.add((run_id, run.n_resumes, name))
-        return ended
+        return ended, True
 
     def fail(self, run_id: int, lease_number: int, reason: str) -> bool:
         """Fail a run and cancel what is left of its trials; return whether it is over."""

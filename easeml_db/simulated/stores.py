@@ -121,8 +121,20 @@ class SimulatedRuns(SimulatedPort):
         self._life.call()
         self._tables.runs.fail_trial(run_id, self._life.lease_number, trial_id, reason)
 
-    async def crashed(self, run_id: int, trial_id: int, reason: str) -> list[int]:
-        """Add a crash to the run's history; end the open trials of that architecture in this run, and return them."""
+    async def has_crashed(self, life: str | None) -> bool:
+        """Return whether the server crashed: units with a life of it only met a connection that broke."""
+        self._life.call()
+        return life is None
+
+    async def lost(self, run_id: int, trial_id: int, reason: str) -> int:
+        """Note that the server went away; count how often, since something was recorded of the trial."""
+        self._life.call()
+        return self._tables.runs.lost(run_id, trial_id, reason)
+
+    async def crashed(self, run_id: int, trial_id: int, reason: str) -> tuple[list[int], bool]:
+        """Add a crash to the run's history; end the open trials of that architecture in this run. Return them, and
+        whether none is left.
+        """
         self._life.call()
         return self._tables.runs.crashed(run_id, self._life.lease_number, trial_id, reason)
 

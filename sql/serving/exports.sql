@@ -150,6 +150,8 @@ DECLARE
 BEGIN
     UPDATE easeml.trials t SET checkpoint_id = c.checkpoint_id, best_checkpoint_id = c.checkpoint_id
     FROM easeml.checkpoints c WHERE t.trial_id = finish_import.trial_id AND c.trial_id = t.trial_id;
+    UPDATE easeml.runs r SET record_bytes = easeml.record_bytes(r.run_id)
+    WHERE r.run_id = (SELECT t.run_id FROM easeml.trials t WHERE t.trial_id = finish_import.trial_id);
     INSERT INTO easeml.serving_metrics (tenant, dataset_name, metric, is_higher_better)
     SELECT d.tenant, d.dataset_name, r.metric, r.is_higher_better FROM easeml.trials t JOIN easeml.runs r USING (run_id)
     JOIN easeml.datasets d USING (dataset_id)

@@ -139,6 +139,14 @@ UPDATE easeml.epoch_metrics m SET training_loss = w.loss, training_seconds = w.s
 WHERE w.trial_id = m.trial_id AND w.epoch = m.epoch AND m.split = 'validation' AND m.training_seconds IS NULL;
 UPDATE easeml.runs r SET slot_seconds = (SELECT sum(t.slot_seconds) FROM easeml.trials t WHERE t.run_id = r.run_id)
 WHERE r.status = 'finished' AND r.slot_seconds IS NULL;
+-- As easeml.record_bytes computes it, which comes later: else each start of a tenant with a limit sums over all runs.
+UPDATE easeml.runs r SET record_bytes = 1500 + coalesce(pg_column_size(r.search), 0)
+    + coalesce(pg_column_size(r.search_space), 0)
+    + (SELECT coalesce(sum(CASE WHEN a.opening IS NULL THEN 400 ELSE 2000 END), 0) FROM easeml.arms a
+        WHERE a.run_id = r.run_id)
+    + (SELECT coalesce(sum(600 + pg_column_size(t.config) + 500 * t.n_steps_done::bigint
+                + 700 * t.n_steps_done::bigint / d.n_partitions), 0) FROM easeml.trials t WHERE t.run_id = r.run_id)
+FROM easeml.datasets d WHERE d.dataset_id = r.dataset_id AND r.finished_at IS NOT NULL AND r.record_bytes IS NULL;
 
 -- Choosing at random, and first come, first served, are left to the experiments.
 UPDATE easeml.tenancy SET policy = 'round_robin' WHERE policy IN ('random', 'fcfs');

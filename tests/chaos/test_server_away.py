@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from easeml_db.local.processes import server_environment
 from easeml_db.local.server import Embedded
@@ -113,4 +117,99 @@ def test_a_unit_that_crashes_the_server_fails_its_trial_and_no_other_architectur
                 is_finished = ask(dsn, "SELECT status = 'finished' FROM easeml.trials WHERE trial_number = 2")
             time.sleep(0.1)
         assert is_finished
+        assert process.poll() is None
+
+
+BUSY = "SELECT count(*) FROM easeml.slots WHERE unit_started_at IS NOT NULL"
+TWO_RUN = "SELECT easeml.select_models('points', '{linear}', n_configs => 2, max_epochs => 4)"
+
+
+def prepare_long_units(server: Embedded) -> str:
+    server.prepare(n_slots=2)
+    with psycopg.connect(server.dsn(), autocommit=True) as session:
+        session.execute("ALTER SYSTEM RESET synchronous_commit")
+        session.execute("SELECT pg_reload_conf()")
+        session.execute(PREPARE.replace("120", "30000"))
+    return server.dsn()
+
+
+def test_a_server_that_was_killed_as_a_whole_blames_no_trial(own_server: Embedded) -> None:
+    dsn = prepare_long_units(own_server)
+    with coordinators(dsn, 1) as (process,):
+        wait_until(dsn, "SELECT easeml.has_live_coordinator()")
+        ask(dsn, TWO_RUN)
+        wait_until(dsn, f"SELECT ({BUSY}) = 2")
+        postmaster = int((own_server.cluster / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        for pid in (postmaster, *map(int, children)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(2.0)
+        own_server.start()
+        wait_until(dsn, "SELECT bool_and(status = 'finished') FROM easeml.runs")
+        assert ask(dsn, "SELECT bool_and(status = 'finished') FROM easeml.trials")
+        assert ask(dsn, "SELECT count(*) FROM easeml.events WHERE kind = 'crashed'") == 0
+        assert ask(dsn, "SELECT count(*) FROM easeml.events WHERE kind = 'server away'") > 0
+        assert process.poll() is None
+
+
+class Proxy:
+    """Stands between clients and a server's socket, and breaks connections: nobody is told."""
+
+    def __init__(self, folder: Path, server: Embedded) -> None:
+        name = f".s.PGSQL.{server.port}"
+        self.dsn = psycopg.conninfo.make_conninfo(server.dsn(), host=str(folder))
+        self._there = str(server.socket_folder / name)
+        self._connections: list[tuple[bytes, socket.socket, socket.socket]] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / name))
+        self._listener.listen(100)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            client, server = self._listener.accept()[0], socket.socket(socket.AF_UNIX)
+            try:
+                server.connect(self._there)
+            except OSError:
+                client.close()
+                continue
+            start = client.recv(65536)
+            self._connections.append((start, client, server))
+            server.sendall(start)
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=self._forward, args=ends, daemon=True).start()
+
+    @staticmethod
+    def _forward(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def reset(self, of: bytes) -> None:
+        """Break the connections whose first message names this."""
+        for start, *ends in self._connections:
+            if of in start:
+                for end in ends:
+                    with contextlib.suppress(OSError):
+                        end.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("of", [b"easeml slot 1", b"easeml"], ids=["one", "all"])
+def test_connections_that_break_while_the_server_lives_blame_no_trial(
+    own_server: Embedded, tmp_path: Path, of: bytes
+) -> None:
+    dsn = prepare_long_units(own_server)
+    proxy = Proxy(tmp_path, own_server)
+    with coordinators(proxy.dsn, 1) as (process,):
+        wait_until(dsn, "SELECT easeml.has_live_coordinator()")
+        ask(dsn, TWO_RUN)
+        wait_until(dsn, f"SELECT ({BUSY}) = 2")
+        proxy.reset(of)
+        wait_until(dsn, "SELECT bool_and(status = 'finished') FROM easeml.runs")
+        assert ask(dsn, "SELECT bool_and(status = 'finished') FROM easeml.trials")
+        assert ask(dsn, "SELECT count(*) FROM easeml.events WHERE kind = 'crashed'") == 0
         assert process.poll() is None

@@ -18,6 +18,7 @@ UNFENCED = {
     "RunStore.note": "history, for readers",
     "TenancyStore.charge": "what was spent was spent",
     "RunStore.crashed": "history: true whoever tells it",
+    "RunStore.lost": "history: true whoever tells it",
     "StateSpace.reclaim": "pruned states are pruned",
     "TaskStore.advance": "each task is fenced where it is packed (tests/integration/tasks/test_tasks.py)",
     "Executor.open": "sessions are its own",
@@ -32,7 +33,7 @@ UNFENCED = {
 }
 READS = {
     "LeaseStore.is_held", "SlotStore.all_slots", "RunStore.open_runs", "RunStore.read",
-    "RunStore.read_ahead", "RunStore.read_again", "TenancyStore.tenancy",
+    "RunStore.read_ahead", "RunStore.has_crashed", "RunStore.read_again", "TenancyStore.tenancy",
     "TenancyStore.past_arms", "TenancyStore.policy_memory", "TenancyStore.prior", "TenancyStore.read_ahead",
     "Answering.ask",
     "SearchStore.trial_history",

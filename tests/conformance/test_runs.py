@@ -204,12 +204,29 @@ async def test_a_crash_of_the_server_ends_the_open_trials_of_its_architecture_on
     run, crashed = await world.run(run_id), world.ports.runs.crashed
     first = run.trials[0].trial_id
     alike = [number for number, name in run.architectures.items() if name == run.architectures[first]]
-    assert sorted(await crashed(run_id, first, "out of memory")) == sorted(alike)
-    assert await crashed(run_id, first, "out of memory") == []
-    assert world.events(run_id)[-2 - len(alike) :] == ["crashed", *["failed"] * len(alike), "crashed"]
+    with world.held(run_id):
+        assert await crashed(run_id, first, "out of memory") == ([], False), "it is not recorded while rows are held"
+        assert "crashed" not in world.events(run_id)
+    ended, is_recorded = await crashed(run_id, first, "out of memory")
+    assert (sorted(ended), is_recorded) == (sorted(alike), True)
+    assert await crashed(run_id, first, "out of memory") == ([], True)
+    assert sorted(world.events(run_id)[-1 - len(alike) :]) == ["crashed", *["failed"] * len(alike)], "once"
     statuses = {trial.trial_id: trial.status for trial in (await world.run(run_id)).trials}
     assert {number for number, status in statuses.items() if status == "failed"} == set(alike)
     assert {trial.status for trial in (await world.run(other_id)).trials} == {"waiting"}
+
+
+@pytest.mark.covers("RunStore.has_crashed", "RunStore.lost")
+async def test_a_server_that_was_away_has_not_crashed_and_that_is_counted_until_a_run_is_resumed(world: World) -> None:
+    await world.ports.lease.acquire()
+    assert not await world.ports.runs.has_crashed("1.0 / 2.0"), "another server, started at another moment"
+    run_id = world.ask_for_run()
+    first, second, *_ = (trial.trial_id for trial in (await world.run(run_id)).trials)
+    lost = [await world.ports.runs.lost(run_id, trial_id, "away") for trial_id in (first, first, second)]
+    assert lost == [1, 2, 1]
+    world.cancel_run(run_id)
+    world.resume_run(run_id)
+    assert await world.ports.runs.lost(run_id, first, "away") == 1
 
 
 @pytest.mark.covers("RunStore.fail")

@@ -39,11 +39,21 @@ class RunStore(Protocol):
     async def fail_trial(self, run_id: int, trial_id: int, reason: str) -> None:
         """Mark an open trial as failed, with the reason."""
 
-    async def crashed(self, run_id: int, trial_id: int, reason: str) -> list[int]:
-        """Add to the run's history that the server crashed during a trial's unit. End the trial, and with it all open
-        trials of its architecture in this run, which would crash it as well; return which have ended. Those that a
-        procedure begins later fail at once, unless the run is resumed.
+    async def has_crashed(self, life: str | None) -> bool:
+        """Return whether the server has restarted by itself since a life of it (the detail of ServerCrashed), because
+        one of its processes crashed. Not where it was started anew, is another, or only a connection broke. A report
+        that names no life is believed.
         """
+
+    async def crashed(self, run_id: int, trial_id: int, reason: str) -> tuple[list[int], bool]:
+        """Add to the run's history that the server crashed during a trial's unit. End the trial, and with it all open
+        trials of its architecture in this run, which would crash it as well; return which have ended, and whether
+        none is left, since rows may be locked. Those that a procedure begins later fail at once, unless the run is
+        resumed.
+        """
+
+    async def lost(self, run_id: int, trial_id: int, reason: str) -> int:
+        """Add to the run's history that the server went away during a trial's unit; return how often in a row."""
 
     async def fail(self, run_id: int, reason: str) -> bool:
         """End a run that cannot be served: failed, with the reason; its open trials are cancelled. Return whether it is

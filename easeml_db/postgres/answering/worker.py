@@ -17,6 +17,7 @@ from types import FrameType
 from typing import IO, Any
 
 from easeml_db.errors import EasemlError
+from easeml_db.postgres.answering.outcomes import AskAgain
 
 LENGTH = struct.Struct("!Q")
 MEMORY_BYTES = 2 << 30  # address space; what numpy, scipy and optuna map is 1 GB of it
@@ -65,9 +66,9 @@ def _answer(asked: bytes) -> bytes:
         seconds, question = pickle.loads(asked)  # noqa: S301 - our own coordinator wrote it
         return pickle.dumps((False, _within(seconds, question)))
     except TimeIsUp:
-        return _error(EasemlError(f"it takes more than {seconds:g} s of processor time"))
-    except MemoryError:
-        return _error(EasemlError(f"it takes more than {MEMORY_BYTES >> 20} MB of memory"))
+        return _error(AskAgain(f"it takes more than {seconds:g} s of processor time", is_slow=True))
+    except MemoryError:  # the memory may be that of earlier questions
+        return _error(AskAgain(f"it takes more than {MEMORY_BYTES >> 20} MB of memory"))
     except Exception as error:  # noqa: BLE001 - the coordinator raises it
         return _error(error)
 

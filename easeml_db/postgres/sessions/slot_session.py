@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from easeml_db.errors import ServerCrashed
+from easeml_db.errors import ServerCrashed, SlotLost
 from easeml_db.postgres.connection import connect, unit_error
+from easeml_db.postgres.sessions.server_life import life_of, may_have_crashed
 from easeml_db.postgres.sessions.unit_session import Result
 
 SETTINGS = {
@@ -40,9 +41,12 @@ CRASHED = (
 class SlotSession:
     """A connection to this server on which a slot's units run, and through which they are asked to stop."""
 
-    def __init__(self, slot_id: int, connection: psycopg.AsyncConnection[dict[str, Any]]) -> None:
+    def __init__(
+        self, slot_id: int, connection: psycopg.AsyncConnection[dict[str, Any]], dsn: str = "", life: str = ""
+    ) -> None:
         self.slot_id = slot_id
-        self._connection = connection
+        self._connection, self._dsn, self._life = connection, dsn, life
+        self._pid = connection.info.backend_pid
         self._is_ending = False
         connection.add_notice_handler(self._note_ending)
 
@@ -58,7 +62,7 @@ class SlotSession:
     @property
     def pid(self) -> int:
         """Return the number of the server's process."""
-        return self._connection.info.backend_pid
+        return self._pid
 
     async def call(self, procedure: str, text: str) -> Result:
         """Call a procedure with an order and return its result. Raises the class of its error."""
@@ -67,10 +71,16 @@ class SlotSession:
             row = await cursor.fetchone()
         except psycopg.Error as error:
             if error.sqlstate is None and self.is_closed and not self._is_ending:
-                raise ServerCrashed(CRASHED) from error
+                raise await self._silent() from error
             raise unit_error(error) from error
         result: Result = (row or {}).get("result") or {}
         return result
+
+    async def _silent(self) -> ServerCrashed | SlotLost:
+        """Return the error of a connection that ended without a word: its process may have crashed the server."""
+        if await may_have_crashed(self._dsn, self._life, self.pid):
+            return ServerCrashed(CRASHED, detail=self._life)
+        return SlotLost("the connection broke, and the server went on")
 
     async def cancel(self) -> None:
         """Ask the unit to stop."""
@@ -100,13 +110,13 @@ async def open_session(dsn: str, slot_id: int, kind: type[S]) -> S:
     """Open and warm the session of a slot. Raises EasemlError or psycopg.Error."""
     began = time.monotonic()
     connection = await connect(dsn, f"easeml slot {slot_id}", **SETTINGS)
-    session = kind(slot_id, connection)
     try:
+        session = kind(slot_id, connection, dsn, (await life_of(connection))[0])
         # Importing torch takes seconds: better now than within the first unit.
         await connection.execute("SELECT easeml.warm_up()")
         await session.show_start(time.monotonic() - began)
         await session.show_idle()
     except (psycopg.Error, asyncio.CancelledError):
-        await session.close()
+        await connection.close()
         raise
     return session

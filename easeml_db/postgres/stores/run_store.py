@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 
 from easeml_db.errors import EasemlError
+from easeml_db.postgres.sessions.server_life import has_crashed
 from easeml_db.postgres.stores.off_thread import convert
 from easeml_db.postgres.stores.run_rows import ArchitectureFacts, RunRows, read_runs, run_of
 from easeml_db.postgres.stores.store_session import StoreSession
@@ -92,11 +93,21 @@ class PostgresRuns:
         """Mark a trial as failed, with the reason."""
         await self._session.write("fail_trial", trial_id=trial_id, reason=_text(reason))
 
-    async def crashed(self, run_id: int, trial_id: int, reason: str) -> list[int]:
-        """Add a crash to the run's history; end the open trials of that architecture in this run, and return them."""
-        await self.note(run_id, trial_id, "crashed", reason)
+    async def has_crashed(self, life: str | None) -> bool:
+        """Return whether the server restarted by itself since then, as it does when one of its processes crashes."""
+        return life is None or has_crashed(life, (await self._session.row("server_life", pid=0))["life"])
+
+    async def crashed(self, run_id: int, trial_id: int, reason: str) -> tuple[list[int], bool]:
+        """Add a crash to the run's history; end the open trials of that architecture in this run. Return them, and
+        whether none is left.
+        """
         ended = await self._session.write("fail_crashed", run_id=run_id, trial_id=trial_id, reason=_text(reason))
-        return list(ended.get("trial_ids") or [])
+        return list(ended.get("trial_ids") or []), bool(ended.get("is_recorded"))
+
+    async def lost(self, run_id: int, trial_id: int, reason: str) -> int:
+        """Note that the server went away; count how often, since something was recorded of the trial."""
+        await self.note(run_id, trial_id, "server away", reason)
+        return int((await self._session.row("count_lost", run_id=run_id, trial_id=trial_id))["n"])
 
     async def fail(self, run_id: int, reason: str) -> bool:
         """End a run that cannot be served, with the reason, and cancel what is left of its trials."""

@@ -141,25 +141,53 @@ INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
 SELECT tenant, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, %(reason)s)
 FROM failed ON CONFLICT DO NOTHING
 
+-- name: server_life
+-- One life of the server (see easeml_db.postgres.sessions.server_life).
+SELECT concat_ws(' / ', extract(epoch FROM pg_postmaster_start_time()), CASE WHEN w.stats_reset = b.stats_reset
+    AND w.stats_reset = a.stats_reset THEN extract(epoch FROM w.stats_reset) ELSE 0 END) AS life,
+    EXISTS (SELECT FROM pg_stat_activity p WHERE p.pid = %(pid)s) AS is_there
+FROM pg_stat_wal w, pg_stat_bgwriter b, pg_stat_archiver a
+
 -- name: fail_crashed
--- The server crashed during a unit of a trial. Others of its architecture would crash it again, for everybody.
-WITH ended AS (
+-- The server crashed during a unit of a trial. Others of its architecture would crash it again, for everybody. It is
+-- recorded once none of them is open: an open transaction may hold the rows of the run, or of some.
+WITH run AS (
+    SELECT r.tenant, r.run_id FROM easeml.runs r WHERE r.run_id = %(run_id)s AND easeml.holds_lease(%(lease_number)s)
+    FOR NO KEY UPDATE SKIP LOCKED
+), alike AS (
+    SELECT w.trial_id, w.status FROM easeml.trials w WHERE w.run_id = %(run_id)s AND w.architecture = (
+        SELECT c.architecture FROM easeml.trials c WHERE c.trial_id = %(trial_id)s AND c.run_id = %(run_id)s)
+), ended AS (
     UPDATE easeml.trials t SET status = CASE t.status WHEN 'paused' THEN 'stopped' ELSE 'failed' END,
         failure_reason = CASE t.trial_id WHEN %(trial_id)s THEN %(reason)s::text
             ELSE format('not tried, since trial %%s has the same architecture: %%s', %(trial_id)s::bigint,
                 %(reason)s::text) END,
         finished_at = clock_timestamp()
-    WHERE t.trial_id IN (SELECT w.trial_id FROM easeml.trials w WHERE w.run_id = %(run_id)s
-        AND w.architecture = (SELECT c.architecture FROM easeml.trials c WHERE c.trial_id = %(trial_id)s)
-        AND w.status IN ('waiting', 'running', 'paused') FOR NO KEY UPDATE SKIP LOCKED)
-        AND easeml.holds_lease(%(lease_number)s)
+    WHERE t.trial_id IN (SELECT w.trial_id FROM easeml.trials w JOIN run USING (run_id)
+        WHERE w.trial_id IN (SELECT a.trial_id FROM alike a) AND w.status IN ('waiting', 'running', 'paused')
+        FOR NO KEY UPDATE OF w SKIP LOCKED)
     RETURNING t.tenant, t.run_id, t.trial_id, t.failure_reason
+), crashed AS (
+    INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
+    SELECT r.tenant, r.run_id, a.trial_id, 'crashed', %(reason)s FROM run r JOIN alike a ON a.trial_id = %(trial_id)s
+    JOIN easeml.trials t USING (trial_id)
+    WHERE easeml.crash_of(%(run_id)s::bigint, t.architecture) IS NULL
 ), told AS (
     INSERT INTO easeml.events (tenant, run_id, trial_id, kind, message)
     SELECT tenant, run_id, trial_id, 'failed', format('trial %%s failed: %%s', trial_id, failure_reason)
     FROM ended ON CONFLICT DO NOTHING
 )
-SELECT array_agg(trial_id) AS trial_ids FROM ended
+SELECT (SELECT array_agg(e.trial_id) FROM ended e) AS trial_ids, NOT EXISTS (SELECT FROM alike a
+    WHERE a.status IN ('waiting', 'running', 'paused') AND a.trial_id NOT IN (SELECT e.trial_id FROM ended e))
+    AS is_recorded
+
+-- name: count_lost
+-- How often the server went away during a unit of a trial, since one was recorded, or the run was resumed.
+SELECT count(*) AS n FROM easeml.events e WHERE e.run_id = %(run_id)s AND e.trial_id = %(trial_id)s
+    AND e.kind = 'server away' AND e.happened_at > greatest(
+    (SELECT max(u.finished_at) FROM easeml.training_units u WHERE u.trial_id = e.trial_id),
+        (SELECT max(v.finished_at) FROM easeml.evaluations v WHERE v.trial_id = e.trial_id),
+    (SELECT max(r.happened_at) FROM easeml.events r WHERE r.run_id = e.run_id AND r.kind = 'resumed'), '-infinity')
 
 -- name: fail_run
 -- The end of a run that cannot be served. What is left of its trials is cancelled, so that it can be resumed once the

@@ -136,6 +136,8 @@ def test_an_upgrade_keeps_all_rows_and_its_second_run_changes_nothing(former: Se
         SELECT started_at, finished_at FROM easeml.training_units
         UNION ALL SELECT started_at, finished_at FROM easeml.evaluations) u"""
     assert former.value(counted) == former.value(used) > 0
+    recorded = "SELECT bool_and(record_bytes IS NOT DISTINCT FROM CASE WHEN is_open THEN NULL ELSE"
+    assert former.value(f"{recorded} easeml.record_bytes(run_id) END) FROM easeml.runs"), "of old runs, too"
     curves = "SELECT DISTINCT round((training_loss * epoch)::numeric, 6), training_seconds FROM easeml.learning_curves"
     assert former.rows(curves) == [{"round": 1, "training_seconds": pytest.approx(0.7)}]
     trained = "SELECT DISTINCT round((training_seconds / 0.7 / max_epochs)::numeric, 6) FROM easeml.leaderboard"

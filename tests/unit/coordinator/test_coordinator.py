@@ -749,6 +749,55 @@ def test_a_crash_that_came_before_the_server_was_back_ends_its_trial():
     assert states(world) == ("finished", ["finished", "failed"])
 
 
+def test_no_unit_is_blamed_where_the_server_was_away_and_the_third_time_ends_only_its_trial():
+    run = new_run(1, n_trials=2, n_partitions=1, max_epochs=1)
+    run = replace(run, architectures=dict.fromkeys((trial.trial_id for trial in run.trials), "mlp"))
+    world = SimulatedWorld(slots(1), [run], seconds_of=one_second)
+    lost = UnitFailed(Order(unit_at(run.trials[1], 0), 1, 1, 1, 1), ServerCrashed("silent", detail="a life"))
+    process = SimulatedProcess(world)
+    world.at(0.1, process.die)
+    with pytest.raises(Killed):
+        asyncio.run(Coordinator(process.ports, SETTINGS, CarriedOver([lost, lost])).serve(until_idle=True))
+    assert states(world)[1][1] != "failed"
+    asyncio.run(Coordinator(SimulatedProcess(world).ports, SETTINGS, CarriedOver([lost])).serve(until_idle=True))
+    assert states(world) == ("finished", ["finished", "failed"])
+    assert "crashed" not in [kind for kind, _ in world.tables.notes]
+
+
+def test_a_connection_that_broke_costs_an_attempt_and_no_trial():
+    def failure_of(order):
+        n_failed[order.unit.trial_number] += 1
+        return ServerCrashed("silent", detail="a life") if n_failed[order.unit.trial_number] == 1 else None
+
+    n_failed = Counter()
+    run = new_run(1, n_trials=2, n_partitions=2, max_epochs=1)
+    world = SimulatedWorld(slots(2), [run], seconds_of=one_second, faults=Faults(failure_of=failure_of))
+    serve(world)
+    assert states(world) == ("finished", ["finished", "finished"])
+    assert [kind for kind, _ in world.tables.notes].count("retry") == 2
+
+
+def test_a_crash_whose_rows_a_tenant_holds_is_recorded_before_its_trial_runs_again():
+    def failure_of(order):
+        if order.unit.run_id != 1 or order.unit.trial_number != 2:
+            return None
+        crashes.append(world.now_seconds)
+        if len(crashes) == 1:
+            world.tables.held.add(1)
+            world.at(world.now_seconds + 7.0, lambda: world.tables.held.discard(1))
+        return ServerCrashed("the server restarted")
+
+    crashes = []
+    runs = [new_run(k, n_trials=2, n_partitions=4, max_epochs=2, tenant=name) for k, name in ((1, "ann"), (2, "bob"))]
+    runs[0] = replace(runs[0], architectures={trial.trial_id: f"a{trial.trial_number}" for trial in runs[0].trials})
+    world = SimulatedWorld(slots(2), runs, seconds_of=one_second, faults=Faults(failure_of=failure_of))
+    serve(world)
+    assert len(crashes) == 1, "it crashed the server again"
+    assert states(world) == ("finished", ["finished", "failed"])
+    assert [trial.status for trial in world.tables.run(2).trials] == ["finished"] * 2
+    assert [unit for unit in world.tables.units if unit.order.unit.run_id == 2 and unit.finished_seconds < 7.0]
+
+
 def test_slot_time_of_failed_and_cancelled_units_is_charged_to_their_tenant():
     def failure_of(order):
         return TrialFailed("diverged") if order.unit.trial_number == 2 else None

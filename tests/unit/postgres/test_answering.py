@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ LONG = 60.0
 
 @pytest.fixture
 def answering() -> Iterator[AnsweringProcesses]:
-    made = AnsweringProcesses(1)
+    made = AnsweringProcesses()
     yield made
     made.close()
 
@@ -63,9 +64,45 @@ def test_neither_time_nor_memory_nor_a_death_harms_the_next_question(
     assert after.result(60) == 3
 
 
+def test_one_death_is_nobodys_fault(answering: AnsweringProcesses, tmp_path: Path) -> None:
+    once = partial(
+        exec,
+        f"import os; p = '{tmp_path}/died'; os.path.exists(p) or (os.mkdir(p), os.kill(os.getpid(), 9))",
+    )
+    assert answering.ask("anna", once, LONG).result(60) is None
+
+
+def test_memory_that_earlier_questions_keep_is_nobodys_fault(answering: AnsweringProcesses) -> None:
+    keep = partial(exec, "import builtins; builtins.kept = bytearray(1500 << 20)")
+    assert answering.ask("mallory", keep, LONG).result(60) is None
+    large = partial(exec, "bytearray(1000 << 20)")
+    assert answering.ask("anna", large, LONG).result(60) is None
+
+
+def test_short_questions_do_not_wait_for_two_tenants_with_long_ones(answering: AnsweringProcesses) -> None:
+    long = partial(exec, "import time; until = time.process_time() + 50\nwhile time.process_time() < until: pass")
+    pending = [answering.ask(name, long, LONG) for name in ("mallory", "eve")]
+    assert answering.ask("anna", partial(abs, -3), LONG).result(60) == 3
+    assert answering.ask("anna", partial(abs, -4), LONG).result(60) == 4
+    assert not any(each.done() for each in pending), "each has had two seconds of processor time where others wait"
+
+
+def test_a_question_that_takes_long_is_answered_all_the_same(answering: AnsweringProcesses) -> None:
+    long = partial(exec, "import time\nwhile time.process_time() < 4.0: pass")
+    assert answering.ask("anna", long, LONG).result(60) is None
+
+
+@pytest.mark.parametrize("n", range(3))
+def test_an_answer_that_came_in_time_leaves_its_process_alive(answering: AnsweringProcesses, n: int) -> None:
+    """The deadline falls upon the answer: whichever is first, the next question is answered."""
+    pending = answering.ask("anna", partial(time.sleep, 0.3), 0.05)
+    assert answering.ask("bob", partial(abs, -3), LONG).result(60) == 3
+    assert pending.exception(60) is None or "was killed" in str(pending.exception())
+
+
 def test_processes_and_threads_end_when_it_is_closed() -> None:
     before = set(threading.enumerate())
-    made = AnsweringProcesses(1)
+    made = AnsweringProcesses()
     pid = made.ask("anna", os.getpid, LONG).result(60)
     under_way, waiting = (made.ask("anna", endless, LONG) for _ in range(2))
     made.close()
