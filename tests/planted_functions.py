@@ -34,6 +34,15 @@ CREATE FUNCTION mallory.told_json(mallory.json_mood) RETURNS json LANGUAGE plpgs
 CREATE CAST (mallory.mood AS text) WITH FUNCTION mallory.told(mallory.mood) AS ASSIGNMENT;
 CREATE CAST (mallory.json_mood AS json) WITH FUNCTION mallory.told_json(mallory.json_mood);
 CREATE TYPE mallory.pair AS (a int);
+CREATE DOMAIN mallory.checked AS int CHECK (mallory.v(VALUE));
+CREATE TYPE mallory.holder AS (a mallory.checked);
+CREATE FUNCTION mallory.b2(int, int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS
+    'BEGIN PERFORM mallory.note(); RETURN true; END';
+CREATE OPERATOR mallory.!@ (FUNCTION = mallory.b2, LEFTARG = int, RIGHTARG = int);
+CREATE OPERATOR mallory.@@ (FUNCTION = int4lt, LEFTARG = int, RIGHTARG = int, NEGATOR = OPERATOR(mallory.!@));
+CREATE OPERATOR mallory.@> (FUNCTION = ts_rewrite, LEFTARG = tsquery, RIGHTARG = text);
+CREATE TABLE mallory.parts (id int) PARTITION BY HASH ((id + mallory.f(1)));
+CREATE TABLE mallory.part PARTITION OF mallory.parts FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE FUNCTION mallory.told(mallory.pair) RETURNS text LANGUAGE plpgsql IMMUTABLE AS
     'BEGIN PERFORM mallory.note(); RETURN ''x''; END';
 CREATE CAST (mallory.pair AS text) WITH FUNCTION mallory.told(mallory.pair) AS IMPLICIT;
@@ -48,6 +57,7 @@ CREATE TABLE mallory.{t} (id int, predicted_label text, probability float8);
 INSERT INTO mallory.{t} VALUES (1, 'no', 0.5);
 """
 TEXT = "query_to_xml('SELECT mallory.v(1)', true, true, '') IS NOT NULL"
+SETUP += f"CREATE DOMAIN mallory.by_text AS int CHECK ({TEXT});"
 
 
 class Place(NamedTuple):
@@ -59,6 +69,25 @@ class Place(NamedTuple):
     reader: str = "anna"
 
 
+# Of what these run, pg_depend knows less, or nothing.
+CONDITIONS = {
+    "text that becomes a composite": "('(' || id || ')')::mallory.holder IS NOT NULL",
+    "text that becomes an array": "('{{' || id || '}}')::mallory.checked[] IS NOT NULL",
+    "JSON that becomes a record": "jsonb_populate_record(NULL::mallory.holder, jsonb_build_object('a', id))"
+    " IS NOT NULL",
+    "JSON that becomes records": "EXISTS (SELECT FROM jsonb_populate_recordset(NULL::mallory.holder,"
+    " jsonb_build_array(jsonb_build_object('a', id))) WHERE a > 0)",
+    "JSON that becomes columns": "EXISTS (SELECT FROM json_to_record(json_build_object('a', id))"
+    " AS r (a mallory.checked) WHERE a > 0)",
+    "negator of an operator": "NOT (id OPERATOR(mallory.@@) 0)",
+    "operator that runs a text": "'a'::tsquery OPERATOR(mallory.@>)"
+    " 'SELECT ''a''::tsquery, ''b''::tsquery WHERE mallory.v(1)' IS NOT NULL",
+    "domain that runs a text": "id::mallory.by_text > 0",
+    "cast by quote_literal": "quote_literal((ARRAY['low', 'high'])[1 + id % 2]::mallory.mood) <> ''",
+    "cast by ||": "id::text || (ARRAY['low', 'high'])[1 + id % 2]::mallory.mood <> ''",
+    "key of a partition": "pg_get_partition_constraintdef(to_regclass('mallory.' || 'part')) IS NOT NULL",
+    "key of a partitioned table": "satisfies_hash_partition(to_regclass('mallory.' || 'parts'), 2, 0, id) IS NOT NULL",
+}
 READ = {
     "index expression": Place("CREATE INDEX ON mallory.{t} ((mallory.f(1)))"),
     "index predicate": Place("CREATE INDEX ON mallory.{t} (x) WHERE mallory.b(1)"),
@@ -118,6 +147,17 @@ READ = {
         "ALTER DOMAIN mallory.small ADD CHECK (mallory.v(VALUE)); ALTER TABLE mallory.{t} RENAME TO {t}_t;"
         " CREATE VIEW mallory.{t} AS SELECT id::mallory.small AS id, x, y FROM mallory.{t}_t"
     ),
+    **{
+        f"view with a {name}": Place(
+            "ALTER TABLE mallory.{t} RENAME TO {t}_t;"
+            f" CREATE VIEW mallory.{{t}} AS SELECT * FROM mallory.{{t}}_t WHERE {condition}"
+        )
+        for name, condition in CONDITIONS.items()
+    },
+    "index that looks at a partitioned table": Place(
+        "DO $$ BEGIN EXECUTE format('CREATE INDEX ON mallory.{t} (id) WHERE satisfies_hash_partition(%s, 2, 0, 1)',"
+        " 'mallory.parts'::regclass::oid); END $$"
+    ),
     "index of a materialized view": Place(
         "ALTER TABLE mallory.{t} RENAME TO {t}_t; CREATE MATERIALIZED VIEW mallory.{t} AS SELECT * FROM mallory.{t}_t;"
         " CREATE INDEX ON mallory.{t} ((mallory.f(1)))"
@@ -160,6 +200,8 @@ WRITE = {
         "generated column": "ALTER TABLE mallory.{t} ADD a int GENERATED ALWAYS AS (mallory.f(id)) STORED",
         "CHECK": "ALTER TABLE mallory.{t} ADD CHECK (mallory.b(id))",
         "domain": "ALTER TABLE mallory.{t} ALTER id TYPE mallory.small",
+        "default of a domain": f"CREATE DOMAIN mallory.{{t}}_d AS bool DEFAULT ({TEXT});"
+        " ALTER TABLE mallory.{t} ADD a mallory.{t}_d",
         "index": "CREATE INDEX ON mallory.{t} ((mallory.f(id)))",
         "policy": "CREATE POLICY p ON mallory.{t} USING (true) WITH CHECK (mallory.v(id));"
         " ALTER TABLE mallory.{t} ENABLE ROW LEVEL SECURITY",

@@ -200,6 +200,18 @@ def test_a_superuser_who_acts_as_a_tenant_runs_no_code_of_the_tenant(roles: dict
             roles["root"].execute("SELECT easeml.create_dataset('new', %s, '{x}', 'y')", [source])
 
 
+def test_an_administrator_who_acts_as_a_tenant_runs_no_code_of_the_tenant(roles: dict[str, Session]) -> None:
+    source = planted(roles, READ["index expression"], "acting_admin")
+    roles["mallory"].execute((TABLE + GRANT).format(t="plain_rows"))  # type: ignore[arg-type]
+    roles["root"].execute("GRANT mallory TO ada")
+    with roles["ada"].transaction(force_rollback=True):
+        roles["ada"].execute("SET LOCAL ROLE mallory")
+        roles["ada"].execute("SELECT easeml.create_dataset('new', 'mallory.plain_rows', '{x}', 'y')")
+        with pytest.raises(psycopg.Error, match=r"got function mallory\.f"):  # it could go back to being ada
+            roles["ada"].execute("SELECT easeml.create_dataset('newer', %s, '{x}', 'y')", [source])
+    roles["root"].execute("REVOKE mallory FROM ada")
+
+
 def test_a_transaction_that_sees_old_catalogs_reads_no_table_of_another(roles: dict[str, Session]) -> None:
     roles["mallory"].execute((TABLE + GRANT).format(t="old"))  # type: ignore[arg-type]
     with roles["anna"].transaction(force_rollback=True):

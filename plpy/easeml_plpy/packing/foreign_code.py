@@ -1,8 +1,9 @@
 """Code of other roles that a relation brings along, and that PostgreSQL would run with the rights of whoever reads it.
 
 Planning a query evaluates expressions of indexes, their predicates, statistics, partition keys and CHECKs; reading
-evaluates policies and views. So the catalogs are asked before a relation of another role is read, and once more after:
-what its owner adds in between has then run, but nothing that it changed in the database stays.
+evaluates policies and views. So the catalogs are asked before a relation of another role is read, and once more after.
+What its owner adds in between runs, and all is rolled back if it is still there then. An owner who adds and removes
+code within a reading runs it as the reader, and what it changes stays: a reader trusts the owner that far.
 """
 
 from __future__ import annotations

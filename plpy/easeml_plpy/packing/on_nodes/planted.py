@@ -1,7 +1,8 @@
 """On a node: functions that PostgreSQL may call when a query on a table is planned, because its owner has named them.
 
 An index, a statistics object or a constraint depends on the functions of its expressions. Those of PostgreSQL's own are
-not recorded, those of extensions belong to superusers.
+not recorded, those of extensions belong to superusers. What lies deeper (aggregates, types within types, partitions) is
+not looked for here: the reader and its sandbox (`tenant_rows`) hold what runs.
 """
 
 from __future__ import annotations
