@@ -18,8 +18,9 @@ from easeml_db.errors import EasemlError, NotFound
 from easeml_db.report.wording import FILTERS, failed
 from easeml_db.words.visible_text import visible_value
 
-N_THREADS = 32
-"""Pages that are made at once, each on a connection of its own to the database."""
+N_PAGES, N_LOGINS = 40, 8
+N_THREADS = N_PAGES + N_LOGINS
+"""Pages and logins that are answered at once, each on a connection of its own to the database."""
 MOST_BYTES = 32 << 20
 """Of what is uploaded: files go to the disk."""
 MOST_FORM_BYTES, MOST_LOGIN_BYTES = 1 << 20, 1 << 14
@@ -51,7 +52,7 @@ def make_app(settings: Settings, now: Callable[[], float] = time.monotonic) -> F
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     logins, cookie = Logins(now), f"easeml_console_{settings.port}"
     # Apart: a login names its role itself, so that invented ones may hold all threads of logins, but none of pages.
-    shares = {"pages": Shares(N_THREADS // 2), "logins": Shares(N_THREADS // 2)}
+    shares = {"pages": Shares(N_PAGES), "logins": Shares(N_LOGINS)}
     app.register_blueprint(pages)
     app.register_blueprint(REPORT)
 

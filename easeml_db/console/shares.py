@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-MOST_OF_ONE = 8
-"""A browser asks for six things at once."""
+MOST_OF_ONE = 16
+"""A browser asks for six things at once, and what it asked for on the page before may still be under way."""
 
 
 class Shares:

@@ -89,7 +89,7 @@ def root(server: Embedded) -> Iterator[Session]:
 @pytest.fixture(scope="module")
 def address(root: Session, server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """`easeml console` beside it, with the defaults of a user; a port of its own, since tests share a machine."""
-    from tests.attack.test_console_connections import free_port
+    from tests.attack.faces.test_console_connections import free_port
 
     command = [sys.executable, "-c", CONSOLE, "console", "--port", str(free_port())]
     environment = {name: value for name, value in os.environ.items() if name != "EASEML_DSN"}

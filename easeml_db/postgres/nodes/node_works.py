@@ -42,7 +42,10 @@ SETTINGS = {
 VERSION = "SELECT easeml_segment.version() AS version"
 STEP = "SELECT easeml_segment.pack_on_node(%s, %s::jsonb) AS found"
 SILENCE_SECONDS, LOOK_SECONDS = 20.0, 10.0
-READING = "On that server, GRANT the tenant's role TO the role that the service names, or SELECT on the table."
+READING = (
+    "On that server make a reader for the tenant's role (easeml segment install SERVICE --reader ROLE), and have the"
+    " table's owner GRANT SELECT on it TO easeml_reads_ROLE."
+)
 PASSING = (ServerBusy, ServerUnavailable, RowsHeld, OutOfSpace, SlotLost)
 """Errors that pass: the request is retried."""
 
@@ -131,12 +134,12 @@ def _reported_error(failure: Fields) -> EasemlError:
     """Return the error that a node has reported as a value."""
     error = from_sqlstate(*(failure[name] for name in ("sqlstate", "message", "detail", "hint")))
     is_forbidden = failure["sqlstate"] == "42501"
-    return NotAllowed(f"the service may not read there ({error})", hint=READING) if is_forbidden else error
+    return NotAllowed(f"it may not be read there ({error})", hint=READING) if is_forbidden else error
 
 
 def _error_of(node: Node, error: psycopg.Error) -> EasemlError:
     if error.sqlstate == "42501" and "easeml_segment" not in str(error):
-        return NotAllowed(f"the service may not read there ({server_error(error).message})", hint=READING)
+        return NotAllowed(f"it may not be read there ({server_error(error).message})", hint=READING)
     if error.sqlstate is not None and error.sqlstate.startswith("ML"):
         return server_error(error)
     problem = unit_error(error)

@@ -18,7 +18,7 @@ from easeml_plpy.row_forms import datasets
 from easeml_plpy.server.cancellation import SessionPause
 from easeml_plpy.server.entry_points import entry_point
 from easeml_plpy.server.errors import RowsHeld
-from easeml_plpy.server.failures import told_by
+from easeml_plpy.server.failures import is_fault, told_by
 from easeml_plpy.server.session import Session
 from easeml_plpy.trainers.contract import LiveTrial
 from easeml_plpy.units.batch_training import Learner, Learnt, train_members
@@ -190,10 +190,10 @@ def _with_stack(text: str, stack: Sequence[int] | None) -> str:
 
 
 def _told_of_member(error: Exception) -> ToldError | None:
-    """Return the report of an error of class ML, or of locked rows; None for any other error, which ends the whole
-    batch.
+    """Return the report of an error of class ML, or of locked rows; None for any other error, a value that nobody
+    expected included, which ends the whole batch.
     """
-    failure = told_by(error)
+    failure = None if is_fault(error) else told_by(error)
     if failure is None or failure["sqlstate"] == HELD:
         return failure and {**failure, "sqlstate": RowsHeld.sqlstate}
     return failure if str(failure["sqlstate"]).startswith("ML") else None

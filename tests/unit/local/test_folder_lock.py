@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,7 @@ def test_a_restore_has_the_lock_from_before_the_coordinator_stops_until_it_runs_
     for name, instead in (
         ("embedded", lambda _: Server()), ("restore_file", restore), ("check", lambda *_: note("check")),
         ("wait_for_coordinator", lambda _: note("wait")),
+        ("connect_now", lambda _: nullcontext()), ("close_private", lambda _: note("rights")),
     ):  # fmt: skip
         monkeypatch.setattr(backup, name, instead)
     file = tmp_path / "file"
@@ -104,5 +106,5 @@ def test_a_restore_has_the_lock_from_before_the_coordinator_stops_until_it_runs_
     result = CliRunner().invoke(commands, ["restore", str(file), "--data", str(tmp_path)], env={"EASEML_DSN": None})
     assert result.exit_code == 0, result.output
     note("end")
-    held = [(what, True) for what in ("stop", "restore", "start", "wait")]
+    held = [(what, True) for what in ("stop", "restore", "rights", "start", "wait")]
     assert seen == [("check", False), *held, ("end", False)]

@@ -11,7 +11,7 @@ from easeml_db.errors import EasemlError, InvalidArgument, StaleLease, close_mat
 
 def test_codes_are_unique_and_of_class_ml():
     codes = [error.sqlstate for error in errors.ALL_ERRORS]
-    assert codes == [f"ML{number:03}" for number in range(18)]
+    assert codes == [f"ML{number:03}" for number in range(20)]
 
 
 @pytest.mark.parametrize("error", errors.ALL_ERRORS)
