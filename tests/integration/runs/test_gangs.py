@@ -101,6 +101,11 @@ def new_gang(digits: Session, sessions: list[Session], run: str = RUN) -> Iterat
     digits.execute(run)  # type: ignore[arg-type]
     gang = GangUnderTest(digits, sessions)
     yield gang
+    pids = [session.info.backend_pid for session in sessions if not session.closed]
+    # What a failed test has left waiting ends with its session.
+    digits.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ANY (%s) AND state = 'active'", [pids]
+    )
     gang.pool.shutdown()
     digits.execute("SELECT easeml.drop_run(run_id, force => true) FROM easeml.runs")
 
